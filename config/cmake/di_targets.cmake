@@ -1,0 +1,61 @@
+# di_library(name folder PUBLIC ... PRIVATE ...): every .cpp below `folder` is in the target, so no
+# file can be forgotten. main.cpp is a program's, never a library's.
+function(di_library name folder)
+  cmake_parse_arguments(arg "" "" "PUBLIC;PRIVATE" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  if(NOT sources)
+    file(WRITE ${PROJECT_BINARY_DIR}/empty/${name}.cpp "namespace deepinfer {}\n")
+    set(sources ${PROJECT_BINARY_DIR}/empty/${name}.cpp)
+  endif()
+  add_library(${name} STATIC ${sources})
+  target_link_libraries(${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} di_options)
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+endfunction()
+
+# di_protobuf(name pattern): generated code, compiled without our warnings.
+function(di_protobuf name pattern)
+  file(GLOB protos CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${pattern})
+  if(NOT protos)
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE protobuf::libprotobuf)
+    return()
+  endif()
+  set(generated)
+  foreach(proto ${protos})
+    get_filename_component(stem ${proto} NAME_WE)
+    set(base ${PROJECT_BINARY_DIR}/generated/messages/${stem}.pb)
+    add_custom_command(OUTPUT ${base}.cc ${base}.h
+      COMMAND protobuf::protoc --proto_path=${PROJECT_SOURCE_DIR}
+              --cpp_out=${PROJECT_BINARY_DIR}/generated ${proto}
+      DEPENDS ${protos} COMMENT "protoc ${stem}.proto")
+    list(APPEND generated ${base}.cc)
+  endforeach()
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/generated)
+  add_library(${name} STATIC ${generated})
+  target_include_directories(${name} SYSTEM PUBLIC ${PROJECT_BINARY_DIR}/generated)
+  target_link_libraries(${name} PUBLIC protobuf::libprotobuf)
+endfunction()
+
+# di_program(name main libraries...)
+function(di_program name main)
+  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/${main})
+    return()
+  endif()
+  add_executable(${name} ${main})
+  target_link_libraries(${name} PRIVATE ${ARGN} di_options)
+endfunction()
+
+# di_tests(folder libraries...): one binary from tests/<folder>/*_test.cpp and tests/support, one
+# ctest per test case. Cases in a suite named "slow" get that label and run with --full only.
+function(di_tests folder)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${folder}_test ${sources} ${PROJECT_SOURCE_DIR}/tests/support/doctest_main.cpp)
+  target_link_libraries(${folder}_test PRIVATE ${ARGN} doctest::doctest di_options)
+  target_compile_definitions(${folder}_test PRIVATE DI_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  doctest_discover_tests(${folder}_test TEST_PREFIX "${folder}: " ADD_LABELS 1
+                         PROPERTIES TIMEOUT 600)
+endfunction()

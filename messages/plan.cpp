@@ -1,0 +1,36 @@
+#include "messages/plan.hpp"
+
+namespace deepinfer {
+
+void step_plan::clear() {
+  step = {};
+  kind = step_kind::empty;
+  sequences.clear();
+  epochs.clear();
+  slots.clear();
+  kinds.clear();
+  sources.clear();
+  widths.clear();
+  positions.clear();
+  yields_max.clear();
+  yields_min.clear();
+  token_begin.assign(1, 0);
+  tokens.clear();
+  table_begin.clear();
+  block_begin.assign(1, 0);
+  blocks.clear();
+  starts.clear();
+}
+
+void step_result::clear() {
+  step = {};
+  code = errc::ok;
+  sequences.clear();
+  epochs.clear();
+  token_begin.assign(1, 0);
+  tokens.clear();
+  logprobs.clear();
+  times = {};
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,93 @@
+/// What a client asks for and what it is told: plain structs, no behaviour.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/error.hpp"
+#include "runtime/base/ids.hpp"
+
+namespace deepinfer {
+
+/// How tokens are chosen and when a sequence ends. Defaults are the product's.
+/// Order on the device: logit bias, penalties, min_tokens mask, grammar mask, temperature, top-k,
+/// top-p, min-p, renormalise, choose.
+struct sampling_params {
+  float temperature = 1.0f;         ///< >= 0; below 1e-5 is greedy
+  float top_p = 1.0f;               ///< (0, 1]; 1 = off
+  std::int32_t top_k = 0;           ///< 0 = off
+  float min_p = 0.0f;               ///< [0, 1]; 0 = off
+  float presence_penalty = 0.0f;    ///< [-2, 2], outputs only
+  float frequency_penalty = 0.0f;   ///< [-2, 2], outputs only
+  float repetition_penalty = 1.0f;  ///< > 0, prompt and outputs; 1 = off
+  std::uint64_t seed = 0;           ///< drawn by the gateway where the client gave none
+  std::int32_t max_tokens = -1;     ///< most output ids; -1 = what the context leaves
+  std::int32_t min_tokens = 0;      ///< stop ids are masked before this many outputs
+  std::int32_t logprobs = -1;       ///< -1 = none, 0 = of the chosen token, k = also of the k best
+  bool ignore_eos = false;
+  bool include_stop = false;        ///< keep the matched stop string in the text
+  bool skip_special_tokens = true;
+  std::vector<token_id> stop_token_ids;
+  std::vector<std::string> stop;    ///< matched on the text's bytes, across tokens
+  std::vector<std::pair<token_id, float>> logit_bias;
+};
+
+/// gateway -> scheduler. One sequence, tokenized, checked, seeded. Ended by exactly one final record
+/// in a `chunk_batch`.
+struct sequence_request {
+  seq_id sequence;
+  std::shared_ptr<const std::vector<token_id>> prompt;  ///< never empty
+  std::shared_ptr<const sampling_params> params;
+  std::int32_t priority = 0;  ///< higher first
+};
+
+enum class finish_reason : std::uint8_t { none, stop, length, abort, error, resource, tool_calls };
+
+std::string_view name_of(finish_reason reason);
+
+/// Alternatives for one output position, from the raw distribution. `ids[0]` is the chosen token;
+/// the others are the best, in falling order (the chosen one may be among them again).
+struct token_logprobs {
+  std::vector<token_id> ids;
+  std::vector<float> logprobs;
+};
+
+struct usage_counts {
+  std::int32_t prompt_tokens = 0;
+  std::int32_t completion_tokens = 0;
+  std::int32_t cached_tokens = 0;
+  std::int32_t reasoning_tokens = 0;
+};
+
+/// How a sequence ended. `stop_bytes`: bytes of output text before the matched stop string, or -1.
+struct sequence_finish {
+  finish_reason reason = finish_reason::none;
+  std::string stop_detail;     ///< the stop string or stop id that matched
+  std::int64_t stop_bytes = -1;
+  usage_counts usage;
+  errc code = errc::ok;        ///< set with `error` and `resource`
+  std::string message;
+};
+
+/// What one sequence gained in one settled step.
+struct sequence_chunk {
+  seq_id sequence;
+  std::int32_t first_output = 0;  ///< number of output ids before this chunk: gapless
+  std::vector<token_id> tokens;
+  std::vector<token_logprobs> logprobs;  ///< one per token, or empty
+  std::optional<sequence_finish> finish;
+};
+
+/// scheduler -> gateway, at most one a settled step: the chunks of all its rows.
+struct chunk_batch {
+  rank_id rank;
+  step_id step;
+  std::vector<sequence_chunk> chunks;
+};
+
+}  // namespace deepinfer

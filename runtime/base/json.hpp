@@ -1,0 +1,26 @@
+/// JSON: the one place that names the library. `json::value`, `json::object` (keeps the order of its
+/// keys), `json::array`, `json::string`; `parse_json` turns every defect into an error with its place.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <boost/json.hpp>
+
+#include "runtime/base/error.hpp"
+
+namespace deepinfer {
+
+namespace json = boost::json;
+
+/// Strict RFC 8259. Errors: invalid_json (line and column), json_too_deep, payload_too_large.
+result<json::value> parse_json(std::string_view text, std::size_t max_depth = 64);
+
+/// Reads and parses a file; errors start with the path.
+result<json::value> read_json_file(const std::string& path, std::size_t max_depth = 64);
+
+/// Compact form, non-ASCII kept.
+std::string to_text(const json::value& value);
+
+}  // namespace deepinfer

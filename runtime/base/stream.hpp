@@ -1,0 +1,61 @@
+/// What a kernel is called with besides its arguments: the stream it runs on.
+///
+/// On the CPU that is a team of kernel threads; on CUDA the native stream. Kernels never create
+/// threads and never allocate: scratch memory is an argument.
+#pragma once
+
+#include <cstdint>
+
+namespace deepinfer {
+
+/// Runs one parallel region at a time. `run` returns when every part is done.
+class thread_team {
+public:
+  using task = void (*)(void* context, std::int32_t part, std::int32_t parts);
+
+  virtual ~thread_team() = default;
+
+  /// How many parts run at the same time; >= 1.
+  virtual std::int32_t threads() const = 0;
+
+  /// Calls task(context, part, parts) for every part in [0, parts), the caller's thread included.
+  /// Which thread runs a part is not fixed, so a part's result must not depend on it.
+  virtual void run(std::int32_t parts, task work, void* context) = 0;
+};
+
+/// The calling thread alone.
+class inline_team final : public thread_team {
+public:
+  std::int32_t threads() const override { return 1; }
+  void run(std::int32_t parts, task work, void* context) override {
+    for (std::int32_t part = 0; part < parts; ++part) work(context, part, parts);
+  }
+};
+
+struct stream_ref {
+  thread_team* team = nullptr;  ///< CPU devices; null elsewhere
+  void* native = nullptr;       ///< cudaStream_t on CUDA; null elsewhere
+
+  /// Calls body(begin, end) over [0, count), cut into even ranges, one per thread of the team. The
+  /// cut depends on the number of threads: results must not depend on the cut.
+  template <class Body>
+  void for_ranges(std::int64_t count, Body&& body) const {
+    if (count <= 0) return;
+    const auto threads = team ? team->threads() : 1;
+    const auto parts = static_cast<std::int32_t>(count < threads ? count : threads);
+    if (parts == 1) return body(std::int64_t{0}, count);
+    struct region {
+      Body* body;
+      std::int64_t count;
+    } shared{&body, count};
+    team->run(
+      parts,
+      [](void* context, std::int32_t part, std::int32_t part_count) {
+        const auto& it = *static_cast<region*>(context);
+        (*it.body)(it.count * part / part_count, it.count * (part + 1) / part_count);
+      },
+      &shared);
+  }
+};
+
+}  // namespace deepinfer

@@ -1,0 +1,57 @@
+/// What a worker drives: a model with all device-resident state of one rank, behind two calls.
+///
+/// `stage` turns a plan into device work (host arrays of a staging ring slot, nothing else); the
+/// device runs the work; `collect` reads what it left. DeepSeek-V4.1 and the hash model implement
+/// it; nobody above knows which one runs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "messages/plan.hpp"
+#include "runtime/base/device_work.hpp"
+#include "runtime/base/error.hpp"
+
+namespace deepinfer {
+
+/// `exact`: dequantised weights, unrounded f32 activations. `released`: every rounding of the
+/// published numerics.
+enum class numeric_mode : std::uint8_t { exact, released };
+
+/// Sizes of the device-resident state. All fixed at construction.
+struct runner_config {
+  std::int32_t depth = 2;       ///< most steps in flight: the staging ring has depth + 1 slots
+  std::int32_t num_drafts = 0;  ///< d: rings hold depth * (1 + d) + draft_overhang positions more
+  std::int32_t draft_overhang = 0;
+  std::int32_t max_num_seqs = 256;
+  std::int32_t state_slots = 512;
+  std::int32_t max_num_batched_tokens = 8192;
+  std::int32_t max_model_len = 0;
+  std::int32_t num_kv_blocks = 0;
+  std::int32_t block_size = 64;  ///< tokens per block; a multiple of every compression ratio
+  numeric_mode numeric = numeric_mode::exact;
+};
+
+class step_runner {
+public:
+  virtual ~step_runner() = default;
+
+  virtual const runner_config& config() const = 0;
+  virtual std::int32_t vocab_size() const = 0;
+
+  /// Fills the staging slot of plan->step and returns its work. At most `depth` works may be
+  /// unfinished. The plan is kept until the work is collected.
+  virtual std::shared_ptr<device_work> stage(std::shared_ptr<const step_plan> plan) = 0;
+
+  /// Reads the result of finished work into `out` (cleared first; `times` is the caller's).
+  virtual void collect(const device_work& work, step_result& out) = 0;
+
+  /// Forgets every sequence, as after a rank's restart. No work may be unfinished.
+  virtual void reset() = 0;
+
+  /// Fills freed slots and blocks with NaN or poison, for tests: results must not change.
+  virtual void poison(std::span<const block_id> blocks, std::span<const slot_id> slots) = 0;
+};
+
+}  // namespace deepinfer
