@@ -1,0 +1,58 @@
+#include "runtime/core/release_queue.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/check.hpp"
+
+namespace deepinfer {
+
+void release_queue::defer(lease_return::parked entry) {
+  if (entry.blocks.empty() && entry.slots.empty()) return;
+  if (!parked_.empty()) entry.fence = std::max(entry.fence, parked_.back().fence);
+  block_count_ += static_cast<std::int64_t>(entry.blocks.size());
+  slot_count_ += static_cast<std::int64_t>(entry.slots.size());
+  parked_.push_back(std::move(entry));
+}
+
+kv_release release_queue::take(lease_return back) {
+  DI_CHECK(back.rank == rank_, "leases of rank {} came to rank {}", back.rank.value, rank_.value);
+  for (auto& entry : back.entries) defer(std::move(entry));
+  return drain(back.settled);
+}
+
+kv_release release_queue::drain(step_id settled) {
+  DI_CHECK(settled_ <= settled, "settled step {} went back from {}", settled.value, settled_.value);
+  settled_ = settled;
+  kv_release freed{rank_, {}, {}};
+  while (!parked_.empty()) {
+    const auto& oldest = parked_.front();
+    if (settled_ < oldest.fence) break;
+    if (suspect_ && *suspect_ <= oldest.fence) break;
+    freed.blocks.insert(freed.blocks.end(), oldest.blocks.begin(), oldest.blocks.end());
+    freed.slots.insert(freed.slots.end(), oldest.slots.begin(), oldest.slots.end());
+    parked_.pop_front();
+  }
+  block_count_ -= static_cast<std::int64_t>(freed.blocks.size());
+  slot_count_ -= static_cast<std::int64_t>(freed.slots.size());
+  DI_CHECK(!parked_.empty() || block_count_ == 0, "{} blocks lost", block_count_);
+  DI_CHECK(!parked_.empty() || slot_count_ == 0, "{} slots lost", slot_count_);
+  return freed;
+}
+
+void release_queue::quarantine(step_id step) {
+  if (step <= proven_) return;  // its completion overtook the time-out
+  suspect_ = suspect_ ? std::min(*suspect_, step) : step;
+  last_suspect_ = std::max(last_suspect_, step);
+}
+
+void release_queue::prove(step_id step) {
+  proven_ = std::max(proven_, step);
+  if (!suspect_ || proven_ < *suspect_) return;
+  if (last_suspect_ <= proven_)
+    suspect_.reset();
+  else
+    suspect_ = step_id{proven_.value + 1};  // a newer one is still out; steps between are not
+}
+
+}  // namespace deepinfer

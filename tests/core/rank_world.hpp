@@ -1,0 +1,169 @@
+/// A rank without actors for tests: the scheduler core, the pool and the release queue, joined by
+/// messages that may be late, over a device that computes tokens by a hash of what it reads.
+///
+/// Device: a KV cell holds (sequence, position, chain), chain(p) = mix(chain(p - 1), id(p)); the
+/// next token is a hash of the chain. A row re-reads its whole prefix through the block table it
+/// was given, as late as possible (when its step completes); a block that returns to the pool is
+/// poisoned at once. So a wrong table, length, remap, lease or fence changes tokens or is a fault.
+/// Faults are gathered, not thrown; the first one names step, sequence and both values.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "runtime/core/kv_pool.hpp"
+#include "runtime/core/release_queue.hpp"
+#include "runtime/core/scheduler_core.hpp"
+#include "runtime/core/stop_rule.hpp"
+
+namespace deepinfer::test {
+
+inline constexpr token_id eos_id = 1;
+inline constexpr std::int32_t vocab = 64;
+
+/// The hash model: chain(p) from chain(p - 1) and the id at p, and the word a chain gives.
+std::uint64_t mix(std::uint64_t x);
+std::uint64_t next_chain(std::uint64_t chain, token_id id);
+token_id word(std::uint64_t number);
+
+/// Small, without surprises; tests change single fields.
+scheduler_config small_config();
+
+/// One to three letters of a..c per token; ids below 8 are special.
+class letter_texts final : public token_texts {
+public:
+  letter_texts();
+  std::string_view bytes(token_id token) const override;
+  bool is_special(token_id token) const override { return token < 8; }
+
+private:
+  std::vector<std::string> texts_;
+};
+
+struct request_view {
+  sequence_request request;
+  std::int32_t stop_after = 0;  ///< the device gives eos as this output; 0: never
+  std::vector<token_id> got;
+  std::int32_t finals = 0;
+  sequence_finish finish;
+  bool was_aborted = false;
+  bool had_failure = false;
+  // What the host side of the test knows of launched rows.
+  std::int64_t inflight_min = 0;
+  std::int32_t launches = 0;
+  std::int32_t overrun_rows = 0;
+  std::uint64_t first_yield_step = 0;  ///< step that gives the first token
+  std::uint64_t first_token_step = 0;  ///< settled step whose batch held the first token
+};
+
+struct expected_output {
+  std::vector<token_id> tokens;
+  finish_reason reason = finish_reason::none;
+  std::int64_t stop_bytes = -1;
+};
+
+class rank_world {
+public:
+  explicit rank_world(scheduler_config config, std::uint64_t model_seed = 1);
+
+  seq_id submit(std::int32_t prompt_tokens, sampling_params params, std::int32_t stop_after = 0,
+                std::int32_t priority = 0);
+  /// Plans and launches one step.
+  bool launch();
+  /// The oldest launched step runs and settles, with `code`.
+  void complete(errc code = errc::ok);
+  void abort(seq_id sequence);
+  /// Delivers the oldest message of channel 0..3, if there is one.
+  bool deliver(std::int32_t channel);
+  void deliver_all();
+  /// Runs to the end: deliver, launch, complete. False: something waits for ever.
+  bool finish();
+
+  /// The tokens a request must have, from the rules alone.
+  expected_output expected(const request_view& view) const;
+  /// After finish(): every request has its end, everything has returned.
+  void check_end();
+
+  scheduler_core& core() { return core_; }
+  kv_pool& pool() { return pool_; }
+  release_queue& collector() { return collector_; }
+  request_view& view(seq_id id) { return views_.at(id.value); }
+  const std::map<std::uint64_t, request_view>& views() const { return views_; }
+  const std::vector<std::string>& faults() const { return faults_; }
+  std::string first_fault() const { return faults_.empty() ? "" : faults_.front(); }
+  const step_plan& newest_plan() const { return newest_; }
+  const chunk_batch& last_chunks() const { return box_.chunks; }
+
+  std::int64_t peak_reserve = 0;  ///< tokens, most of C + sum of widths + w at a launch
+  std::int64_t written_end = 0;   ///< highest written position + 1
+  std::int64_t peak_blocks = 0;   ///< of one table
+
+private:
+  struct cell {
+    std::uint64_t sequence = 0;
+    std::int64_t position = -1;
+    std::uint64_t chain = 0;
+  };
+  struct device_slot {
+    seq_id sequence;
+    std::uint32_t epoch = 0;
+    std::int64_t length = 0;
+    std::int64_t prompt = 0;
+    token_id last = -1;
+    std::vector<block_id> table;
+  };
+  struct launched {
+    step_plan plan;
+    std::vector<std::vector<block_id>> tables;  ///< by row, as the host knows them
+  };
+
+  template <class... Args>
+  void require(bool holds, fmt::format_string<Args...> text, Args&&... args) {
+    if (!holds) faults_.push_back(fmt::format(text, std::forward<Args>(args)...));
+  }
+  void check_plan(const step_plan& plan);
+  void run(const launched& step, step_result& result);
+  token_id run_row(const step_plan& plan, std::size_t row, device_slot& slot);
+  void write(const step_plan& plan, std::size_t row, device_slot& slot, token_id id);
+  std::uint64_t read_prefix(const step_plan& plan, const device_slot& slot);
+  token_id next_token(const request_view& view, std::uint64_t chain, std::int64_t output) const;
+  void send();
+  void note_chunks();
+  void freed(const kv_release& done);
+  void audit();
+
+  scheduler_config config_;
+  std::uint64_t seed_;
+  letter_texts texts_;
+  scheduler_core core_;
+  kv_pool pool_;
+  release_queue collector_;
+
+  std::map<std::uint64_t, request_view> views_;
+  std::uint64_t last_id_ = 0;
+  step_plan newest_;
+  std::deque<launched> flying_;
+  std::uint64_t launched_ = 0;
+  std::uint64_t settled_ = 0;
+  std::map<std::uint64_t, std::vector<block_id>> host_tables_;
+
+  std::vector<cell> cells_;
+  std::vector<device_slot> slots_;
+  std::vector<token_id> sampled_;  ///< by row of the newest step that ran
+  std::uint64_t sampled_step_ = 0;
+
+  scheduler_outbox box_;
+  std::deque<lease_return> to_collector_;
+  std::deque<kv_release> to_pool_;
+  std::deque<kv_reserve> asks_;
+  std::deque<kv_grant> grants_;
+  std::vector<std::string> faults_;
+};
+
+}  // namespace deepinfer::test
