@@ -9,8 +9,8 @@
 namespace deepinfer {
 
 /// scheduler -> kv_allocator. Asks for credit ahead of need, tied to no step or row.
-/// Answer: kv_grant, with fewer if the pool is short, taken at a later poll. The all-or-nothing rule
-/// [I09] belongs to the scheduler's plan over the credit it holds.
+/// Answer: kv_grant, with fewer if the pool is short, taken at a later poll. The all-or-nothing
+/// rule [I09] belongs to the scheduler's plan over the credit it holds.
 struct kv_reserve {
   rank_id rank;
   std::int32_t blocks = 0;  ///< wanted

@@ -21,7 +21,8 @@ enum class row_kind : std::uint8_t { prefill, decode };
 /// Remap: where a row takes its newest token and length from. >= 0: that row of the newest launched
 /// step (same sequence and epoch, injective) [I26].
 inline constexpr std::int32_t from_fresh = -1;  ///< host values: `tokens`, `position`
-inline constexpr std::int32_t from_slot = -2;   ///< carried in the sequence's slot from an older step
+inline constexpr std::int32_t from_slot =
+  -2;  ///< carried in the sequence's slot from an older step
 
 /// Told to the device once per epoch of a sequence, with its first row: resets the slot.
 struct slot_start {
@@ -29,7 +30,7 @@ struct slot_start {
   seq_id sequence;
   std::uint32_t epoch = 0;
   std::int32_t prompt_tokens = 0;  ///< ids of the original prompt: outputs begin at this position
-  std::int32_t outputs = 0;        ///< outputs already known when the epoch starts (after preemption)
+  std::int32_t outputs = 0;  ///< outputs already known when the epoch starts (after preemption)
   std::shared_ptr<const sampling_params> params;
 };
 
@@ -43,11 +44,12 @@ struct step_plan {
   std::vector<std::uint32_t> epochs;
   std::vector<slot_id> slots;
   std::vector<row_kind> kinds;
-  std::vector<std::int32_t> sources;    ///< the remap
-  std::vector<std::int32_t> widths;     ///< query tokens: chunk length, or 1 + drafts
-  std::vector<std::int32_t> positions;  ///< of the row's first query: exact if fresh, else an upper bound
-  std::vector<std::int32_t> yields_max; ///< most tokens the row can give (0: not a final chunk)
-  std::vector<std::int32_t> yields_min; ///< fewest
+  std::vector<std::int32_t> sources;  ///< the remap
+  std::vector<std::int32_t> widths;   ///< query tokens: chunk length, or 1 + drafts
+  std::vector<std::int32_t>
+    positions;  ///< of the row's first query: exact if fresh, else an upper bound
+  std::vector<std::int32_t> yields_max;  ///< most tokens the row can give (0: not a final chunk)
+  std::vector<std::int32_t> yields_min;  ///< fewest
 
   /// Host ids of fresh rows: row i owns tokens[token_begin[i], token_begin[i + 1]); a carried row
   /// owns none. token_begin has rows + 1 entries.
@@ -78,8 +80,8 @@ struct step_plan {
   void clear();
 };
 
-/// worker -> scheduler, once per step, in launch order. On failure (`code` not ok) the token columns
-/// are empty and every row of the plan has failed.
+/// worker -> scheduler, once per step, in launch order. On failure (`code` not ok) the token
+/// columns are empty and every row of the plan has failed.
 struct step_result {
   step_id step;
   errc code = errc::ok;

@@ -4,13 +4,13 @@ namespace deepinfer {
 
 std::string_view name_of(finish_reason reason) {
   switch (reason) {
-    case finish_reason::none: return "none";
-    case finish_reason::stop: return "stop";
-    case finish_reason::length: return "length";
-    case finish_reason::abort: return "abort";
-    case finish_reason::error: return "error";
-    case finish_reason::resource: return "resource";
-    case finish_reason::tool_calls: return "tool_calls";
+  case finish_reason::none: return "none";
+  case finish_reason::stop: return "stop";
+  case finish_reason::length: return "length";
+  case finish_reason::abort: return "abort";
+  case finish_reason::error: return "error";
+  case finish_reason::resource: return "resource";
+  case finish_reason::tool_calls: return "tool_calls";
   }
   return "?";
 }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "messages/describe.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/ids.hpp"
 
@@ -30,15 +31,30 @@ struct sampling_params {
   std::int32_t min_tokens = 0;      ///< stop ids are masked before this many outputs
   std::int32_t logprobs = -1;       ///< -1 = none, 0 = of the chosen token, k = also of the k best
   bool ignore_eos = false;
-  bool include_stop = false;        ///< keep the matched stop string in the text
+  bool include_stop = false;  ///< keep the matched stop string in the text
   bool skip_special_tokens = true;
   std::vector<token_id> stop_token_ids;
-  std::vector<std::string> stop;    ///< matched on the text's bytes, across tokens
+  std::vector<std::string> stop;  ///< matched on the text's bytes, across tokens
   std::vector<std::pair<token_id, float>> logit_bias;
+
+  static constexpr auto describe() {
+    using s = sampling_params;
+    return fields(field{"temperature", &s::temperature}, field{"top_p", &s::top_p},
+                  field{"top_k", &s::top_k}, field{"min_p", &s::min_p},
+                  field{"presence_penalty", &s::presence_penalty},
+                  field{"frequency_penalty", &s::frequency_penalty},
+                  field{"repetition_penalty", &s::repetition_penalty}, field{"seed", &s::seed},
+                  field{"max_tokens", &s::max_tokens}, field{"min_tokens", &s::min_tokens},
+                  field{"logprobs", &s::logprobs}, field{"ignore_eos", &s::ignore_eos},
+                  field{"include_stop", &s::include_stop},
+                  field{"skip_special_tokens", &s::skip_special_tokens},
+                  field{"stop_token_ids", &s::stop_token_ids}, field{"stop", &s::stop},
+                  field{"logit_bias", &s::logit_bias});
+  }
 };
 
-/// gateway -> scheduler. One sequence, tokenized, checked, seeded. Ended by exactly one final record
-/// in a `chunk_batch`.
+/// gateway -> scheduler. One sequence, tokenized, checked, seeded. Ended by exactly one final
+/// record in a `chunk_batch`.
 struct sequence_request {
   seq_id sequence;
   std::shared_ptr<const std::vector<token_id>> prompt;  ///< never empty
@@ -55,6 +71,10 @@ std::string_view name_of(finish_reason reason);
 struct token_logprobs {
   std::vector<token_id> ids;
   std::vector<float> logprobs;
+
+  static constexpr auto describe() {
+    return fields(field{"ids", &token_logprobs::ids}, field{"logprobs", &token_logprobs::logprobs});
+  }
 };
 
 struct usage_counts {
@@ -62,16 +82,30 @@ struct usage_counts {
   std::int32_t completion_tokens = 0;
   std::int32_t cached_tokens = 0;
   std::int32_t reasoning_tokens = 0;
+
+  static constexpr auto describe() {
+    return fields(field{"prompt_tokens", &usage_counts::prompt_tokens},
+                  field{"completion_tokens", &usage_counts::completion_tokens},
+                  field{"cached_tokens", &usage_counts::cached_tokens},
+                  field{"reasoning_tokens", &usage_counts::reasoning_tokens});
+  }
 };
 
 /// How a sequence ended. `stop_bytes`: bytes of output text before the matched stop string, or -1.
 struct sequence_finish {
   finish_reason reason = finish_reason::none;
-  std::string stop_detail;     ///< the stop string or stop id that matched
+  std::string stop_detail;  ///< the stop string or stop id that matched
   std::int64_t stop_bytes = -1;
   usage_counts usage;
-  errc code = errc::ok;        ///< set with `error` and `resource`
+  errc code = errc::ok;  ///< set with `error` and `resource`
   std::string message;
+
+  static constexpr auto describe() {
+    using f = sequence_finish;
+    return fields(field{"reason", &f::reason}, field{"stop_detail", &f::stop_detail},
+                  field{"stop_bytes", &f::stop_bytes}, field{"usage", &f::usage},
+                  field{"code", &f::code}, field{"message", &f::message});
+  }
 };
 
 /// What one sequence gained in one settled step.
@@ -81,6 +115,13 @@ struct sequence_chunk {
   std::vector<token_id> tokens;
   std::vector<token_logprobs> logprobs;  ///< one per token, or empty
   std::optional<sequence_finish> finish;
+
+  static constexpr auto describe() {
+    using c = sequence_chunk;
+    return fields(field{"sequence", &c::sequence}, field{"first_output", &c::first_output},
+                  field{"tokens", &c::tokens}, field{"logprobs", &c::logprobs},
+                  field{"finish", &c::finish});
+  }
 };
 
 /// scheduler -> gateway, at most one a settled step: the chunks of all its rows.
@@ -88,6 +129,8 @@ struct chunk_batch {
   rank_id rank;
   step_id step;
   std::vector<sequence_chunk> chunks;
+  std::vector<seq_id>
+    started;  ///< sequences whose first row has been launched since the last batch
 };
 
 }  // namespace deepinfer

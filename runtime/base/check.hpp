@@ -16,8 +16,8 @@ namespace deepinfer {
 
 }  // namespace deepinfer
 
-#define DI_CHECK(condition, ...)                                                        \
-  do {                                                                                  \
-    if (!(condition)) [[unlikely]]                                                      \
-      ::deepinfer::check_failed(__FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__)); \
+#define DI_CHECK(condition, ...)                                                                   \
+  do {                                                                                             \
+    if (!(condition)) [[unlikely]]                                                                 \
+      ::deepinfer::check_failed(__FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__));         \
   } while (false)

@@ -32,10 +32,10 @@ enum class errc : std::uint8_t {
   rate_limited,
   queue_full,
   cancelled,
-  no_blocks,       ///< a sequence alone needs more KV blocks than its rank has
+  no_blocks,  ///< a sequence alone needs more KV blocks than its rank has
   grammar_failed,
-  device_failed,   ///< the step that held the request failed, or its ticket timed out
-  rank_lost,       ///< the rank that ran the request died
+  device_failed,  ///< the step that held the request failed, or its ticket timed out
+  rank_lost,      ///< the rank that ran the request died
   transfer_failed,
   slow_consumer,
   internal,
@@ -81,29 +81,28 @@ inline tl::unexpected<error> fail(errc code, std::string message, std::string pa
 #define DI_CONCAT_INNER(a, b) a##b
 #define DI_CONCAT(a, b) DI_CONCAT_INNER(a, b)
 
-#define DI_TRY_CONTEXT(temporary, declaration, expression, where)                    \
-  auto temporary = (expression);                                                     \
-  if (!temporary)                                                                    \
-    return ::tl::unexpected<::deepinfer::error>(std::move(temporary).error().within(where)); \
+#define DI_TRY_CONTEXT(temporary, declaration, expression, where)                                  \
+  auto temporary = (expression);                                                                   \
+  if (!temporary)                                                                                  \
+    return ::tl::unexpected<::deepinfer::error>(std::move(temporary).error().within(where));       \
   declaration = *std::move(temporary)
 
-#define DI_TRY_PLAIN(temporary, declaration, expression)                        \
-  auto temporary = (expression);                                                \
-  if (!temporary)                                                               \
-    return ::tl::unexpected<::deepinfer::error>(std::move(temporary).error());  \
+#define DI_TRY_PLAIN(temporary, declaration, expression)                                           \
+  auto temporary = (expression);                                                                   \
+  if (!temporary) return ::tl::unexpected<::deepinfer::error>(std::move(temporary).error());       \
   declaration = *std::move(temporary)
 
 #define DI_TRY_PICK(_1, _2, _3, name, ...) name
 
-/// `DI_TRY(auto x, expression)` or `DI_TRY(auto x, expression, where)`: declares x from the value of
-/// a `result`, or returns its error from the enclosing function, with `where` put before it.
-#define DI_TRY(...)                                                                            \
-  DI_TRY_PICK(__VA_ARGS__, DI_TRY_CONTEXT, DI_TRY_PLAIN, )(DI_CONCAT(di_result_, __LINE__), \
-                                                           __VA_ARGS__)
+/// `DI_TRY(auto x, expression)` or `DI_TRY(auto x, expression, where)`: declares x from the value
+/// of a `result`, or returns its error from the enclosing function, with `where` put before it.
+#define DI_TRY(...)                                                                                \
+  DI_TRY_PICK(__VA_ARGS__, DI_TRY_CONTEXT, DI_TRY_PLAIN, )                                         \
+  (DI_CONCAT(di_result_, __LINE__), __VA_ARGS__)
 
 /// For `result<void>`: returns the error from the enclosing function, if there is one.
-#define DI_TRY_VOID(expression)                                                           \
-  do {                                                                                    \
-    if (auto di_result = (expression); !di_result)                                        \
-      return ::tl::unexpected<::deepinfer::error>(std::move(di_result).error());          \
+#define DI_TRY_VOID(expression)                                                                    \
+  do {                                                                                             \
+    if (auto di_result = (expression); !di_result)                                                 \
+      return ::tl::unexpected<::deepinfer::error>(std::move(di_result).error());                   \
   } while (false)

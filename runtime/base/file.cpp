@@ -74,7 +74,8 @@ result<mapped_file> mapped_file::open(const std::string& path) {
 }
 
 mapped_file::mapped_file(mapped_file&& other) noexcept
-  : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  : data_(std::exchange(other.data_, nullptr)),
+    size_(std::exchange(other.size_, 0)) {}
 
 mapped_file& mapped_file::operator=(mapped_file&& other) noexcept {
   std::swap(data_, other.data_);

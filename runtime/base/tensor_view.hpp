@@ -11,18 +11,30 @@ namespace deepinfer {
 
 /// Element types of the released checkpoints. f8_e4m3 has no infinity (FN); f8_e8m0 is a power of
 /// two scale; e2m1 pairs are stored as i8, low nibble = even index.
-enum class dtype : std::uint8_t { f32, f64, bf16, f16, f8_e4m3, f8_e8m0, i8, u8, i32, i64, boolean };
+enum class dtype : std::uint8_t {
+  f32,
+  f64,
+  bf16,
+  f16,
+  f8_e4m3,
+  f8_e8m0,
+  i8,
+  u8,
+  i32,
+  i64,
+  boolean
+};
 
 /// Bytes of one element as stored.
 constexpr std::size_t size_of(dtype type) {
   switch (type) {
-    case dtype::f64:
-    case dtype::i64: return 8;
-    case dtype::f32:
-    case dtype::i32: return 4;
-    case dtype::bf16:
-    case dtype::f16: return 2;
-    default: return 1;
+  case dtype::f64:
+  case dtype::i64: return 8;
+  case dtype::f32:
+  case dtype::i32: return 4;
+  case dtype::bf16:
+  case dtype::f16: return 2;
+  default: return 1;
   }
 }
 

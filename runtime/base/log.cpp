@@ -1,0 +1,83 @@
+#include "runtime/base/log.hpp"
+
+#include <array>
+#include <atomic>
+#include <memory>
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+namespace deepinfer {
+namespace {
+
+constexpr std::array<std::string_view, 5> names{"debug", "info", "warning", "error", "off"};
+
+std::atomic<severity> least{severity::info};
+std::atomic<bool> is_json{false};
+
+spdlog::logger& logger() {
+  static const auto instance = [] {
+    auto made = spdlog::stderr_color_mt("deepinfer");
+    made->set_level(spdlog::level::trace);
+    made->set_pattern("%^%H:%M:%S.%e %l%$ %v");
+    return made;
+  }();
+  return *instance;
+}
+
+spdlog::level::level_enum to_spdlog(severity level) {
+  switch (level) {
+  case severity::debug: return spdlog::level::debug;
+  case severity::info: return spdlog::level::info;
+  case severity::warning: return spdlog::level::warn;
+  case severity::error: return spdlog::level::err;
+  case severity::off: break;
+  }
+  return spdlog::level::off;
+}
+
+std::string json_escaped(std::string_view line) {
+  std::string out;
+  for (const char c : line) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+bool parse_severity(std::string_view name, severity& level) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] != name) continue;
+    level = static_cast<severity>(i);
+    return true;
+  }
+  return false;
+}
+
+void configure_log(severity level, bool as_json) {
+  least = level;
+  is_json = as_json;
+  logger().set_pattern(as_json ? R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})"
+                               : "%^%H:%M:%S.%e %l%$ %v");
+}
+
+bool is_logged(severity level) {
+  return level >= least.load(std::memory_order_relaxed) && level != severity::off;
+}
+
+void log_line(severity level, std::string_view line) {
+  if (is_json)
+    logger().log(to_spdlog(level), "\"message\":\"{}\"", json_escaped(line));
+  else
+    logger().log(to_spdlog(level), "{}", line);
+}
+
+}  // namespace deepinfer

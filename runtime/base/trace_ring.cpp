@@ -1,0 +1,142 @@
+#include "runtime/base/trace_ring.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace deepinfer {
+namespace {
+
+constexpr std::size_t forward = static_cast<std::size_t>(step_phase::forward);
+constexpr std::size_t sample = static_cast<std::size_t>(step_phase::sample);
+
+/// Rows of the picture, in order; the device rows follow the phases.
+enum class track : int { plan = 1, settle = 2, device = 3 };
+constexpr const char* phase_names[step_phases] = {"copy_in", "forward", "sample", "copy_out"};
+constexpr const char* track_names[] = {"scheduler: plan", "scheduler: settle", "device: copy in",
+                                       "device: forward", "device: sample",    "device: copy out"};
+
+std::int64_t first_time(std::span<const step_trace> steps) {
+  auto first = std::numeric_limits<std::int64_t>::max();
+  for (const auto& it : steps) {
+    if (it.plan_begin_ns > 0) first = std::min(first, it.plan_begin_ns);
+    for (const auto begin : it.device.begin_ns)
+      if (begin > 0) first = std::min(first, begin);
+  }
+  return first == std::numeric_limits<std::int64_t>::max() ? 0 : first;
+}
+
+class chrome_writer {
+public:
+  explicit chrome_writer(std::int64_t zero_ns) : zero_ns_(zero_ns) {}
+
+  void name_tracks(std::int32_t rank) {
+    event(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"rank {}"}}}})", rank, rank);
+    for (int i = 0; i < 6; ++i) {
+      event(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})", rank,
+            i + 1, track_names[i]);
+      event(
+        R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
+        rank, i + 1, i + 1);
+    }
+  }
+
+  void slice(const step_trace& it, int tid, const char* what, std::int64_t begin,
+             std::int64_t end) {
+    if (begin <= 0 || end < begin) return;
+    event(
+      R"({{"ph":"X","name":"{} {}","cat":"step","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
+      R"("args":{{"step":{},"kind":"{}","rows":{},"tokens":{},"emitted":{},"inflight_steps":{},)"
+      R"("carried_rows":{},"parked_blocks":{}}}}})",
+      what, it.step.value, it.rank.value, tid, micros(begin), us(end - begin), it.step.value,
+      it.kind, it.rows, it.tokens, it.emitted, it.inflight_steps, it.carried_rows,
+      it.parked_blocks);
+  }
+
+  /// An arrow from the end of the plan to the start of the forward.
+  void flow(const step_trace& it) {
+    const auto begin = it.device.begin_ns[forward];
+    if (it.plan_begin_ns <= 0 || begin <= 0) return;
+    event(
+      R"({{"ph":"s","name":"launch","cat":"launch","id":"{}.{}","pid":{},"tid":{},"ts":{:.3f}}})",
+      it.rank.value, it.step.value, it.rank.value, static_cast<int>(track::plan),
+      micros(it.plan_begin_ns));
+    event(R"({{"ph":"f","bp":"e","name":"launch","cat":"launch","id":"{}.{}","pid":{},"tid":{},)"
+          R"("ts":{:.3f}}})",
+          it.rank.value, it.step.value, it.rank.value,
+          static_cast<int>(track::device) + static_cast<int>(forward), micros(begin));
+  }
+
+  std::string take() && {
+    return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + out_ + "\n]}\n";
+  }
+
+private:
+  static double us(std::int64_t ns) { return static_cast<double>(ns) / 1000.0; }
+  double micros(std::int64_t ns) const { return us(ns - zero_ns_); }
+
+  template <class... Args>
+  void event(fmt::format_string<Args...> format, Args&&... args) {
+    if (!out_.empty()) out_ += ",\n";
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+  }
+
+  std::int64_t zero_ns_;
+  std::string out_;
+};
+
+}  // namespace
+
+void trace_ring::add(const step_trace& entry) {
+  entries_[next_] = entry;
+  next_ = (next_ + 1) % entries_.size();
+  used_ = std::min(used_ + 1, entries_.size());
+}
+
+std::vector<step_trace> trace_ring::newest(std::size_t steps) const {
+  const auto count = std::min(steps, used_);
+  std::vector<step_trace> out;
+  out.reserve(count);
+  for (std::size_t i = 0; i < count; ++i)
+    out.push_back(entries_[(next_ + entries_.size() - count + i) % entries_.size()]);
+  return out;
+}
+
+std::string chrome_trace(std::span<const step_trace> steps) {
+  chrome_writer writer(first_time(steps));
+  std::vector<std::int32_t> ranks;
+  for (const auto& it : steps)
+    if (std::find(ranks.begin(), ranks.end(), it.rank.value) == ranks.end())
+      ranks.push_back(it.rank.value);
+  for (const auto rank : ranks) writer.name_tracks(rank);
+  for (const auto& it : steps) {
+    writer.slice(it, static_cast<int>(track::plan), "plan", it.plan_begin_ns, it.plan_end_ns);
+    writer.slice(it, static_cast<int>(track::settle), "settle", it.settle_begin_ns,
+                 it.settle_end_ns);
+    for (std::size_t phase = 0; phase < step_phases; ++phase)
+      writer.slice(it, static_cast<int>(track::device) + static_cast<int>(phase),
+                   phase_names[phase], it.device.begin_ns[phase], it.device.end_ns[phase]);
+    writer.flow(it);
+  }
+  return std::move(writer).take();
+}
+
+void device_usage::add(const step_trace& it) {
+  const auto begin = it.device.begin_ns[forward];
+  const auto end = std::max(it.device.end_ns[sample], it.device.end_ns[forward]);
+  if (begin <= 0 || end < begin) return;
+  busy_ns_ += it.device.end_ns[forward] - begin;
+  if (it.device.begin_ns[sample] > 0)
+    busy_ns_ += it.device.end_ns[sample] - it.device.begin_ns[sample];
+  const bool is_first = last_end_ns_ == 0 || it.is_after_rest;
+  span_ns_ += end - (is_first ? begin : last_end_ns_);
+  last_end_ns_ = end;
+}
+
+double device_usage::idle_share() const {
+  if (span_ns_ <= 0) return 0.0;
+  return 1.0 - static_cast<double>(busy_ns_) / static_cast<double>(span_ns_);
+}
+
+}  // namespace deepinfer

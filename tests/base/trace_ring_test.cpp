@@ -1,0 +1,79 @@
+#include <doctest/doctest.h>
+
+#include "runtime/base/json.hpp"
+#include "runtime/base/trace_ring.hpp"
+
+using namespace deepinfer;
+
+namespace {
+
+/// A step whose forward runs in [begin, begin + 80) and whose sampling takes 20 more, in ns.
+step_trace step_at(std::uint64_t step, std::int64_t begin, bool after_rest = false) {
+  step_trace it;
+  it.step = step_id{step};
+  it.kind = "decode";
+  it.rows = 1;
+  it.is_after_rest = after_rest;
+  it.plan_begin_ns = begin - 30;
+  it.plan_end_ns = begin - 10;
+  it.settle_begin_ns = begin + 105;
+  it.settle_end_ns = begin + 110;
+  it.device.begin_ns = {begin - 10, begin, begin + 80, begin + 100};
+  it.device.end_ns = {begin - 5, begin + 80, begin + 100, begin + 104};
+  return it;
+}
+
+}  // namespace
+
+TEST_CASE("the trace ring keeps the newest steps, oldest first") {
+  trace_ring ring(3);
+  CHECK(ring.newest(10).empty());
+  for (std::uint64_t step = 1; step <= 5; ++step) ring.add(step_at(step, 1000));
+  const auto kept = ring.newest(10);
+  REQUIRE(kept.size() == 3);
+  CHECK(kept[0].step.value == 3);
+  CHECK(kept[2].step.value == 5);
+  CHECK(ring.newest(1).front().step.value == 5);
+}
+
+TEST_CASE(
+  "the chrome trace has a slice for every phase and an arrow from each plan to its forward") {
+  const step_trace steps[] = {step_at(1, 1000), step_at(2, 1100)};
+  const auto parsed = parse_json(chrome_trace(steps));
+  REQUIRE(parsed.has_value());
+  const auto& events = parsed->as_object().at("traceEvents").as_array();
+  int slices = 0;
+  int arrows_from = 0;
+  int arrows_to = 0;
+  for (const auto& event : events) {
+    const auto& it = event.as_object();
+    const auto& kind = it.at("ph").as_string();
+    if (kind == "X") {
+      ++slices;
+      CHECK(it.at("dur").to_number<double>() >= 0.0);
+      CHECK(it.at("ts").to_number<double>() >= 0.0);
+    }
+    if (kind == "s") ++arrows_from;
+    if (kind == "f") ++arrows_to;
+  }
+  CHECK(slices == 2 * 6);
+  CHECK(arrows_from == 2);
+  CHECK(arrows_to == 2);
+}
+
+TEST_CASE("device idle time counts gaps with work at hand and no others") {
+  const auto usage_of = [](std::initializer_list<step_trace> steps) {
+    device_usage usage;
+    for (const auto& it : steps) usage.add(it);
+    return usage;
+  };
+  CHECK(device_usage{}.idle_share() == 0.0);
+  const auto close = usage_of({step_at(1, 1000), step_at(2, 1100)});
+  CHECK(close.busy_ns() == 200);
+  CHECK(close.span_ns() == 200);
+  CHECK(close.idle_share() == 0.0);
+  const auto gap = usage_of({step_at(1, 1000), step_at(2, 1150)});
+  CHECK(gap.span_ns() == 250);
+  CHECK(gap.idle_share() == doctest::Approx(0.2));
+  CHECK(usage_of({step_at(1, 1000), step_at(2, 9000, true)}).span_ns() == 200);
+}
