@@ -1,0 +1,275 @@
+#include "config/effective.hpp"
+
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "config/fields.hpp"
+#include "config/nearest.hpp"
+#include "config/schema.hpp"
+#include "config/yaml_to_proto.hpp"
+#include "messages/engine.pb.h"
+#include "runtime/base/check.hpp"
+#include "runtime/base/file.hpp"
+
+extern char** environ;
+
+namespace deepinfer {
+
+namespace {
+
+/// Sources in rising order of precedence.
+enum class source : std::uint8_t { defaults, file, environment, flag };
+
+struct provenance {
+  source from = source::defaults;
+  std::string place = "default";
+};
+
+class merger {
+public:
+  merger() : origins_(all_settings().size()) {}
+
+  void take_defaults() {
+    for (const auto& info : all_settings()) {
+      if (info.default_text.empty()) continue;
+      const auto done = set_from_text(section_of(root_, info), *info.field, info.default_text);
+      DI_CHECK(done, "default of {}: {}", info.key, done.error().message);
+    }
+  }
+
+  result<void> take_file(const std::string& path) {
+    DI_TRY(const std::string text, as_config(read_file(path)));
+    yaml_places places;
+    const variable_lookup lookup = [](const std::string& name) -> std::optional<std::string> {
+      const char* value = std::getenv(name.c_str());
+      return value ? std::optional<std::string>(value) : std::nullopt;
+    };
+    DI_TRY_VOID(yaml_to_proto(text, path, root_, &places, lookup));
+    for (std::size_t i = 0; i < origins_.size(); ++i)
+      if (const auto found = places.find(all_settings()[i].key); found != places.end())
+        origins_[i] = {source::file, found->second};
+    return {};
+  }
+
+  result<void> take_environment(const std::map<std::string, std::string>& environment) {
+    for (std::size_t i = 0; i < origins_.size(); ++i) {
+      const auto& info = all_settings()[i];
+      const auto found = environment.find(info.variable);
+      if (info.variable.empty() || found == environment.end()) continue;
+      std::vector<std::string> texts{found->second};
+      if (info.is_repeated) texts = split(found->second);
+      DI_TRY_VOID(take(i, {source::environment, info.variable}, texts));
+    }
+    warn_unknown(environment);
+    return {};
+  }
+
+  result<void> take_flags(const parsed_flags& flags) {
+    for (std::size_t i = 0; i < origins_.size(); ++i) {
+      const auto found = flags.values.find(all_settings()[i].flag);
+      if (found == flags.values.end()) continue;
+      DI_TRY_VOID(take(i, {source::flag, "--" + found->first}, found->second));
+    }
+    return {};
+  }
+
+  /// Of two settings that exclude each other the one of the stronger source stays.
+  result<void> exclude(const std::string& a, const std::string& b) {
+    const auto i = index_of(a), j = index_of(b);
+    if (text(i).empty() || text(j).empty()) return {};
+    if (origins_[i].from == origins_[j].from)
+      return fail(errc::bad_config, fmt::format("{}: {} excludes {} ({})", origins_[i].place, a, b,
+                                                origins_[j].place));
+    const auto weaker = origins_[i].from < origins_[j].from ? i : j;
+    auto& section = section_of(root_, all_settings()[weaker]);
+    section.GetReflection()->ClearField(&section, all_settings()[weaker].field);
+    origins_[weaker] = {};
+    return {};
+  }
+
+  result<void> check() {
+    DI_TRY_VOID(exclude("engine.num_kv_blocks", "engine.kv_cache_memory"));
+    const auto& engine = root_.engine();
+    if (engine.max_num_seqs() > engine.max_num_batched_tokens())
+      return conflict("engine.max_num_seqs", "engine.max_num_batched_tokens",
+                      fmt::format("{} sequences do not fit a step of {} tokens",
+                                  engine.max_num_seqs(), engine.max_num_batched_tokens()));
+    if (engine.chunk_size() > engine.max_num_batched_tokens() &&
+        origins_[index_of("engine.chunk_size")].from != source::defaults)
+      return conflict("engine.chunk_size", "engine.max_num_batched_tokens",
+                      fmt::format("a chunk of {} tokens does not fit a step of {}",
+                                  engine.chunk_size(), engine.max_num_batched_tokens()));
+    return {};
+  }
+
+  effective_config finish();
+
+private:
+  static std::vector<std::string> split(const std::string& list) {
+    std::vector<std::string> items;
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const auto end = std::min(list.find(',', begin), list.size());
+      if (end > begin) items.push_back(list.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    return items;
+  }
+
+  static result<std::string> as_config(result<std::string> text) {
+    if (text) return text;
+    return fail(errc::bad_config, text.error().message);
+  }
+
+  static std::size_t index_of(const std::string& key) {
+    for (std::size_t i = 0; i < all_settings().size(); ++i)
+      if (all_settings()[i].key == key) return i;
+    DI_CHECK(false, "no setting {}", key);
+    return 0;
+  }
+
+  std::string text(std::size_t i) {
+    return text_of(section_of(root_, all_settings()[i]), *all_settings()[i].field);
+  }
+
+  result<void> take(std::size_t i, provenance from, const std::vector<std::string>& texts) {
+    const auto& info = all_settings()[i];
+    auto& section = section_of(root_, info);
+    section.GetReflection()->ClearField(&section, info.field);
+    for (const auto& value : texts)
+      if (auto done = set_from_text(section, *info.field, value); !done)
+        return tl::unexpected<error>(std::move(done).error().within(from.place));
+    origins_[i] = std::move(from);
+    return {};
+  }
+
+  result<void> conflict(const std::string& a, const std::string& b, const std::string& what) {
+    const auto& from = origins_[index_of(a)];
+    const auto& to = origins_[index_of(b)];
+    const auto& stronger = to.from > from.from ? to : from;
+    return fail(errc::bad_config, fmt::format("{}: {} and {}: {}", stronger.place, a, b, what));
+  }
+
+  void warn_unknown(const std::map<std::string, std::string>& environment) {
+    std::vector<std::string> known{"DEEPINFER_CONFIG", "DEEPINFER_MODELS"};
+    for (const auto& info : all_settings())
+      if (!info.variable.empty()) known.push_back(info.variable);
+    for (const auto& [name, value] : environment)
+      if (name.starts_with("DEEPINFER_") && !name.starts_with("DEEPINFER_TEST_") &&
+          std::find(known.begin(), known.end(), name) == known.end())
+        warnings_.push_back(
+          fmt::format("unknown variable {} in the environment{}", name, did_you_mean(name, known)));
+  }
+
+  v1::EngineConfig root_;
+  std::vector<provenance> origins_;  ///< one per setting
+  std::vector<std::string> warnings_;
+};
+
+model_settings plain(const v1::ModelSettings& from) {
+  model_settings to;
+  to.path = from.path();
+  to.served_names.assign(from.served_name().begin(), from.served_name().end());
+  to.format = from.load_format() == v1::LOAD_FORMAT_SAFETENSORS ? load_format::safetensors
+                                                                : load_format::automatic;
+  if (from.has_max_model_len()) to.max_model_len = from.max_model_len();
+  return to;
+}
+
+server_settings plain(const v1::ServerSettings& from) {
+  return {.max_queued_requests = from.max_queued_requests(),
+          .shutdown_timeout = std::chrono::milliseconds(from.shutdown_timeout())};
+}
+
+device_kind plain(v1::DeviceKind from) {
+  if (from == v1::DEVICE_KIND_CPU) return device_kind::cpu;
+  return from == v1::DEVICE_KIND_VIRTUAL ? device_kind::virtual_clock : device_kind::automatic;
+}
+
+step_settings plain(const v1::StepSettings& from) {
+  step_settings to;
+  to.max_num_seqs = from.max_num_seqs();
+  to.max_num_batched_tokens = from.max_num_batched_tokens();
+  to.block_size = from.block_size();
+  if (from.has_num_kv_blocks()) to.num_kv_blocks = from.num_kv_blocks();
+  if (from.has_kv_cache_memory())
+    to.kv_cache_memory = static_cast<std::uint64_t>(from.kv_cache_memory());
+  to.depth = from.depth();
+  to.chunk_size = from.chunk_size();
+  to.mixed_steps = from.mixed_steps();
+  to.device = plain(from.device());
+  if (from.has_num_threads()) to.num_threads = from.num_threads();
+  to.numeric =
+    from.numeric() == v1::NUMERIC_RELEASED ? numeric_setting::released : numeric_setting::exact;
+  if (from.has_seed()) to.seed = from.seed();
+  to.sampling_policy = from.sampling_policy() == v1::SAMPLING_POLICY_DEEPSEEK
+                         ? sampling_rule::deepseek
+                         : sampling_rule::as_requested;
+  to.watchdog = std::chrono::milliseconds(from.watchdog());
+  return to;
+}
+
+severity plain(v1::LogLevel from) {
+  switch (from) {
+  case v1::LOG_LEVEL_OFF: return severity::off;
+  case v1::LOG_LEVEL_ERROR: return severity::error;
+  case v1::LOG_LEVEL_WARNING: return severity::warning;
+  case v1::LOG_LEVEL_DEBUG: return severity::debug;
+  default: return severity::info;
+  }
+}
+
+log_requests plain(v1::LogRequests from) {
+  if (from == v1::LOG_REQUESTS_OFF) return log_requests::off;
+  return from == v1::LOG_REQUESTS_FULL ? log_requests::full : log_requests::meta;
+}
+
+observability_settings plain(const v1::ObservabilitySettings& from) {
+  observability_settings to;
+  to.stats_interval = std::chrono::milliseconds(from.stats_interval());
+  to.level = plain(from.log_level());
+  to.format = from.log_format() == v1::LOG_FORMAT_JSON ? log_format::json : log_format::text;
+  to.requests = plain(from.log_requests());
+  to.trace_file = from.trace_file();
+  to.trace_buffer_steps = from.trace_buffer_steps();
+  return to;
+}
+
+effective_config merger::finish() {
+  effective_config out;
+  out.settings = {.model = plain(root_.model()),
+                  .server = plain(root_.server()),
+                  .engine = plain(root_.engine()),
+                  .observability = plain(root_.observability())};
+  for (std::size_t i = 0; i < origins_.size(); ++i) {
+    const auto& info = all_settings()[i];
+    out.values.push_back({info.key, info.flag, text(i), origins_[i].place});
+  }
+  out.warnings = std::move(warnings_);
+  return out;
+}
+
+}  // namespace
+
+result<effective_config> make_effective(const config_sources& sources) {
+  merger merged;
+  merged.take_defaults();
+  if (sources.file) DI_TRY_VOID(merged.take_file(*sources.file));
+  DI_TRY_VOID(merged.take_environment(sources.environment));
+  DI_TRY_VOID(merged.take_flags(sources.flags));
+  DI_TRY_VOID(merged.check());
+  return merged.finish();
+}
+
+std::map<std::string, std::string> process_environment() {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string_view text = *entry;
+    const auto equals = text.find('=');
+    if (text.starts_with("DEEPINFER_") && equals != std::string_view::npos)
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,250 @@
+#include <doctest/doctest.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "config/effective.hpp"
+#include "config/schema.hpp"
+#include "runtime/base/file.hpp"
+#include "runtime/base/json.hpp"
+
+using namespace deepinfer;
+
+namespace {
+
+/// A file of settings that is there for one test.
+class settings_file {
+public:
+  explicit settings_file(std::string_view text)
+    : path_((std::filesystem::temp_directory_path() /
+             ("deepinfer-settings-" + std::to_string(getpid()) + ".yaml"))
+              .string()) {
+    REQUIRE(write_file(path_, text));
+  }
+  settings_file(const settings_file&) = delete;
+  settings_file& operator=(const settings_file&) = delete;
+  ~settings_file() { std::filesystem::remove(path_); }
+
+  const std::string& path() const { return path_; }
+
+private:
+  std::string path_;
+};
+
+parsed_flags given(std::map<std::string, std::vector<std::string>> values) {
+  parsed_flags flags;
+  flags.values = std::move(values);
+  return flags;
+}
+
+const effective_value& value_of(const effective_config& config, std::string_view key) {
+  const auto found = std::find_if(config.values.begin(), config.values.end(),
+                                  [&](const auto& value) { return value.key == key; });
+  REQUIRE(found != config.values.end());
+  return *found;
+}
+
+}  // namespace
+
+TEST_CASE("without any source the defaults of the schema are those of the settings struct") {
+  const auto config = make_effective({});
+  REQUIRE_MESSAGE(config, config.error().message);
+  const engine_settings wanted;
+  const auto& got = config->settings;
+  CHECK(got.server.max_queued_requests == wanted.server.max_queued_requests);
+  CHECK(got.server.shutdown_timeout == wanted.server.shutdown_timeout);
+  CHECK(got.engine.max_num_seqs == wanted.engine.max_num_seqs);
+  CHECK(got.engine.max_num_batched_tokens == wanted.engine.max_num_batched_tokens);
+  CHECK(got.engine.block_size == wanted.engine.block_size);
+  CHECK(got.engine.num_kv_blocks == wanted.engine.num_kv_blocks);
+  CHECK(got.engine.kv_cache_memory == wanted.engine.kv_cache_memory);
+  CHECK(got.engine.depth == wanted.engine.depth);
+  CHECK(got.engine.chunk_size == wanted.engine.chunk_size);
+  CHECK(got.engine.mixed_steps == wanted.engine.mixed_steps);
+  CHECK(got.engine.device == wanted.engine.device);
+  CHECK(got.engine.num_threads == wanted.engine.num_threads);
+  CHECK(got.engine.numeric == wanted.engine.numeric);
+  CHECK(got.engine.seed == wanted.engine.seed);
+  CHECK(got.engine.sampling_policy == wanted.engine.sampling_policy);
+  CHECK(got.engine.watchdog == wanted.engine.watchdog);
+  CHECK(got.model.path == wanted.model.path);
+  CHECK(got.model.format == wanted.model.format);
+  CHECK(got.model.max_model_len == wanted.model.max_model_len);
+  CHECK(got.observability.stats_interval == wanted.observability.stats_interval);
+  CHECK(got.observability.level == wanted.observability.level);
+  CHECK(got.observability.format == wanted.observability.format);
+  CHECK(got.observability.requests == wanted.observability.requests);
+  CHECK(got.observability.trace_buffer_steps == wanted.observability.trace_buffer_steps);
+  for (const auto& value : config->values) CHECK(value.origin == "default");
+}
+
+TEST_CASE("a flag beats the environment, that the file, that the default, and origins say so") {
+  const settings_file file("engine:\n  depth: 1\n  chunk_size: 16\n  block_size: 32\n"
+                           "model:\n  served_name: [from-file, too]\n");
+  const auto config =
+    make_effective({.file = file.path(),
+                    .environment = {{"DEEPINFER_DEPTH", "2"},
+                                    {"DEEPINFER_CHUNK_SIZE", "64"},
+                                    {"DEEPINFER_SERVED_MODEL_NAME", "e1,e2"},
+                                    {"DEEPINFER_MIXED_STEPS", "true"}},
+                    .flags = given({{"depth", {"3"}}, {"served-model-name", {"x", "y"}}})});
+  REQUIRE_MESSAGE(config, config.error().message);
+  CHECK(config->settings.engine.depth == 3);
+  CHECK(value_of(*config, "engine.depth").origin == "--depth");
+  CHECK(config->settings.engine.chunk_size == 64);
+  CHECK(value_of(*config, "engine.chunk_size").origin == "DEEPINFER_CHUNK_SIZE");
+  CHECK(config->settings.engine.block_size == 32);
+  CHECK(value_of(*config, "engine.block_size").origin == file.path() + ":4:15");
+  CHECK(config->settings.engine.max_num_seqs == 256);
+  CHECK(value_of(*config, "engine.max_num_seqs").origin == "default");
+  CHECK(config->settings.model.served_names == std::vector<std::string>{"x", "y"});
+  CHECK(config->settings.engine.mixed_steps);
+  CHECK(config->warnings.empty());
+}
+
+TEST_CASE("a list in a variable is split at commas and replaces that of the file") {
+  const settings_file file("model: { served_name: [a, b, c] }\n");
+  const auto config = make_effective(
+    {.file = file.path(), .environment = {{"DEEPINFER_SERVED_MODEL_NAME", "e1,e2"}}, .flags = {}});
+  REQUIRE(config);
+  CHECK(config->settings.model.served_names == std::vector<std::string>{"e1", "e2"});
+}
+
+TEST_CASE(
+  "an unknown DEEPINFER_ variable is a warning with the nearest one, test ones are ignored") {
+  const auto config = make_effective({.file = {},
+                                      .environment = {{"DEEPINFER_DEPHT", "2"},
+                                                      {"DEEPINFER_TEST_TOKENIZER", "x"},
+                                                      {"DEEPINFER_MODELS", "/m"},
+                                                      {"DEEPINFER_CONFIG", "c.yaml"}},
+                                      .flags = {}});
+  REQUIRE(config);
+  CHECK(config->warnings == std::vector<std::string>{
+                              "unknown variable DEEPINFER_DEPHT in the environment; did you mean "
+                              "'DEEPINFER_DEPTH'?"});
+  CHECK(config->settings.engine.depth == 2);
+}
+
+TEST_CASE("a wrong value names its source, whichever that is") {
+  const auto by_variable =
+    make_effective({.file = {}, .environment = {{"DEEPINFER_DEPTH", "nine"}}, .flags = {}});
+  REQUIRE(!by_variable);
+  CHECK(by_variable.error().code == errc::bad_config);
+  CHECK(by_variable.error().message ==
+        "DEEPINFER_DEPTH: found 'nine', expected a whole number from 1 to 3");
+  const auto by_flag =
+    make_effective({.file = {}, .environment = {}, .flags = given({{"depth", {"0"}}})});
+  REQUIRE(!by_flag);
+  CHECK(by_flag.error().message == "--depth: found '0', expected a whole number from 1 to 3");
+  const auto absent =
+    make_effective({.file = "/nonexistent/x.yaml", .environment = {}, .flags = {}});
+  REQUIRE(!absent);
+  CHECK(absent.error().code == errc::bad_config);
+  CHECK(absent.error().message.starts_with("/nonexistent/x.yaml: "));
+  const auto device =
+    make_effective({.file = {}, .environment = {}, .flags = given({{"device", {"cuda"}}})});
+  REQUIRE(!device);
+  CHECK(device.error().code == errc::no_device);
+  CHECK(exit_code_of(device.error().code) == 5);
+}
+
+TEST_CASE("settings that contradict each other are refused where both come from one source") {
+  const auto both =
+    make_effective({.file = {},
+                    .environment = {},
+                    .flags = given({{"num-kv-blocks", {"64"}}, {"kv-cache-memory", {"1GiB"}}})});
+  REQUIRE(!both);
+  CHECK(
+    both.error().message ==
+    "--num-kv-blocks: engine.num_kv_blocks excludes engine.kv_cache_memory (--kv-cache-memory)");
+  const auto rows = make_effective(
+    {.file = {},
+     .environment = {},
+     .flags = given({{"max-num-seqs", {"65"}}, {"max-num-batched-tokens", {"64"}}})});
+  REQUIRE(!rows);
+  CHECK(rows.error().message.find("65 sequences do not fit a step of 64 tokens") !=
+        std::string::npos);
+  const auto chunk = make_effective(
+    {.file = {},
+     .environment = {},
+     .flags = given(
+       {{"max-num-seqs", {"1"}}, {"chunk-size", {"65"}}, {"max-num-batched-tokens", {"64"}}})});
+  REQUIRE(!chunk);
+  CHECK(chunk.error().message.find("a chunk of 65 tokens does not fit a step of 64") !=
+        std::string::npos);
+}
+
+TEST_CASE("of two settings that exclude each other the one of the stronger source stays") {
+  const settings_file file("engine: { num_kv_blocks: 64 }\n");
+  const auto config = make_effective(
+    {.file = file.path(), .environment = {}, .flags = given({{"kv-cache-memory", {"1GiB"}}})});
+  REQUIRE(config);
+  CHECK(!config->settings.engine.num_kv_blocks);
+  CHECK(config->settings.engine.kv_cache_memory == std::uint64_t{1} << 30);
+}
+
+TEST_CASE("the presets load, and hold what they are for") {
+  const auto tiny =
+    make_effective({.file = DI_SOURCE_DIR "/config/tiny.yaml", .environment = {}, .flags = {}});
+  REQUIRE_MESSAGE(tiny, tiny.error().message);
+  CHECK(tiny->settings.engine.device == device_kind::cpu);
+  CHECK(tiny->settings.model.served_names == std::vector<std::string>{"tiny"});
+  const auto flash = make_effective(
+    {.file = DI_SOURCE_DIR "/config/v4.1-flash.yaml", .environment = {}, .flags = {}});
+  REQUIRE_MESSAGE(flash, flash.error().message);
+  CHECK(flash->settings.engine.numeric == numeric_setting::released);
+  CHECK(flash->settings.engine.kv_cache_memory == std::uint64_t{16} << 30);
+  CHECK(flash->settings.engine.watchdog == std::chrono::minutes(10));
+  CHECK(flash->settings.observability.format == log_format::json);
+}
+
+TEST_CASE("printed settings load again to the same settings") {
+  const auto first =
+    make_effective({.file = DI_SOURCE_DIR "/config/v4.1-flash.yaml",
+                    .environment = {},
+                    .flags = given({{"trace-file", {"a \"b\" #c: {d}\t.json"}}, {"seed", {"7"}}})});
+  REQUIRE_MESSAGE(first, first.error().message);
+  const settings_file file(print_effective(*first));
+  const auto second = make_effective({.file = file.path(), .environment = {}, .flags = {}});
+  REQUIRE_MESSAGE(second, second.error().message);
+  REQUIRE(first->values.size() == second->values.size());
+  for (std::size_t i = 0; i < first->values.size(); ++i) {
+    CAPTURE(first->values[i].key);
+    CHECK(first->values[i].text == second->values[i].text);
+  }
+  CHECK(second->settings.observability.trace_file == "a \"b\" #c: {d}\t.json");
+}
+
+TEST_CASE("settings as JSON hold value and origin of every key") {
+  const auto config =
+    make_effective({.file = {}, .environment = {}, .flags = given({{"depth", {"1"}}})});
+  REQUIRE(config);
+  const auto parsed = parse_json(print_effective_json(*config));
+  REQUIRE(parsed);
+  const auto& object = parsed->as_object();
+  CHECK(object.size() == all_settings().size());
+  CHECK(object.at("engine.depth").at("value") == "1");
+  CHECK(object.at("engine.depth").at("origin") == "--depth");
+  CHECK(object.at("engine.seed").at("value").is_null());
+}
+
+TEST_CASE("config/flags.md is what the schema says") {
+  const auto text = read_file(DI_SOURCE_DIR "/config/flags.md");
+  REQUIRE(text);
+  const bool is_current = *text == settings_reference();
+  CHECK_MESSAGE(is_current, "refresh it: deepinfer config docs > config/flags.md");
+}
+
+TEST_CASE("every setting has a flag of its own, and a default or what an absent value means") {
+  std::vector<std::string> flags;
+  for (const auto& info : all_settings()) {
+    CAPTURE(info.key);
+    CHECK(info.default_text.empty() != info.absent.empty());
+    if (info.flag.empty()) continue;
+    CHECK(std::find(flags.begin(), flags.end(), info.flag) == flags.end());
+    flags.push_back(info.flag);
+  }
+  CHECK(flags.size() == all_settings().size() - 1);  // `version` is a key of the file alone
+}
