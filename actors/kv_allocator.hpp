@@ -1,0 +1,20 @@
+/// KV allocator: the shell over `kv_pool`. Messages: protocol.hpp.
+#pragma once
+
+#include <optional>
+
+#include "actors/protocol.hpp"
+#include "runtime/core/kv_pool.hpp"
+
+namespace deepinfer {
+
+struct kv_allocator_state {
+  static inline const char* name = "kv_allocator";
+  std::optional<kv_pool> pool;
+  scheduler_actor owner;  ///< who reserves: the rank's scheduler
+};
+
+kv_allocator_actor::behavior_type
+kv_allocator(kv_allocator_actor::stateful_pointer<kv_allocator_state> self, kv_pool_config config);
+
+}  // namespace deepinfer

@@ -1,0 +1,27 @@
+#include "actors/model_loading.hpp"
+
+#include "runtime/base/log.hpp"
+#include "runtime/model/checkpoint.hpp"
+#include "runtime/text/token_classes.hpp"
+
+namespace deepinfer {
+
+result<loaded_model> load_model(const std::string& directory, const load_progress& on_progress) {
+  DI_TRY(const auto config, load_model_config(directory));
+  DI_TRY(const auto file_words, tokenizer::open(directory));
+  const auto words = file_words.as_v41();
+  for (const auto& warning : words.warnings()) log(severity::debug, "{}", warning);
+  check_options options;
+  std::vector<std::int32_t> classes;
+  if (config.has_engram()) {
+    auto map = token_classes(words, config.vocab_size);
+    options.engram_classes = map.class_count;
+    classes = std::move(map.class_of);
+  }
+  DI_TRY(auto opened, open_checkpoint(directory, options));
+  checkpoint_weights source(std::make_shared<const tensor_set>(std::move(opened.tensors)));
+  DI_TRY(auto weights, load_weights(config, std::move(classes), source, on_progress), directory);
+  return loaded_model{std::move(weights), words};
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,26 @@
+/// A checkpoint directory as everything an engine needs of it: checked config, packed weights,
+/// tokenizer.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/base/error.hpp"
+#include "runtime/model/weights.hpp"
+#include "runtime/text/tokenizer.hpp"
+
+namespace deepinfer {
+
+struct loaded_model {
+  std::shared_ptr<const model_weights> weights;  ///< with the config
+  tokenizer words;
+
+  const model_config& config() const { return weights->config; }
+};
+
+/// Reads and checks config, tokenizer, every shard's header and every scale, then packs the
+/// weights. Errors: bad_checkpoint, naming file, tensor, found and expected.
+result<loaded_model> load_model(const std::string& directory,
+                                const load_progress& on_progress = {});
+
+}  // namespace deepinfer

@@ -1,0 +1,132 @@
+#include "actors/node.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "actors/client_state.hpp"
+#include "actors/gateway.hpp"
+#include "actors/rank_supervisor.hpp"
+#include "runtime/base/trace_ring.hpp"
+#include "runtime/device/device.hpp"
+
+namespace deepinfer {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto control_timeout = 10s;
+
+std::size_t actor_threads() {
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+scheduler_config scheduler_config_of(const engine_settings& settings,
+                                     const rank_machines& machines) {
+  const auto& sizes = machines.runner->config();
+  const auto& engine = settings.engine;
+  scheduler_config config;
+  config.depth = engine.depth;
+  config.num_drafts = sizes.num_drafts;
+  config.draft_overhang = sizes.draft_overhang;
+  config.max_num_seqs = sizes.max_num_seqs;
+  config.max_num_batched_tokens = sizes.max_num_batched_tokens;
+  config.chunk_size = engine.chunk_size;
+  config.max_model_len = sizes.max_model_len;
+  config.num_kv_blocks = sizes.num_kv_blocks;
+  config.block_size = sizes.block_size;
+  config.state_slots = sizes.state_slots;
+  config.eos_ids = machines.eos_ids;
+  config.vocab_size = machines.runner->vocab_size();
+  config.mixed_steps = engine.mixed_steps;
+  config.max_queued = settings.server.max_queued_requests;
+  return config;
+}
+
+}  // namespace
+
+/// Members are destroyed in reverse order: actors before the device, doors after both.
+struct node::machinery {
+  explicit machinery(rank_machines brought)
+    : machines(std::move(brought)),
+      actors(actor_threads()),
+      system(actors) {}
+
+  ~machinery() { stop(); }
+
+  void stop() {
+    if (std::exchange(has_stopped, true)) return;
+    caf::scoped_actor self{system, true};
+    self->send(gateway_handle, stop_atom::value);
+    self->wait_for(gateway_handle);
+    self->send(supervisor, stop_atom::value);
+    self->wait_for(supervisor);
+    machines.on.reset();  // runs what was enqueued and calls every completion
+    doors.clear();
+    gateway_handle = nullptr;
+    supervisor = nullptr;
+  }
+
+  rank_machines machines;
+  device_doors doors;
+  actor_config actors;
+  caf::actor_system system;
+  gateway_actor gateway_handle;
+  supervisor_actor supervisor;
+  bool has_stopped = false;
+};
+
+node::node(std::unique_ptr<machinery> running, node_facts facts)
+  : running_(std::move(running)),
+    facts_(std::move(facts)) {}
+
+node::~node() = default;
+
+std::unique_ptr<node> node::start(const engine_settings& settings, rank_machines machines,
+                                  node_facts facts) {
+  auto running = std::make_unique<machinery>(std::move(machines));
+  gateway_config door;
+  door.intake = running->machines.intake;
+  door.seed = settings.engine.seed;
+  door.max_open_requests = settings.server.max_queued_requests + settings.engine.max_num_seqs;
+  running->gateway_handle = running->system.spawn(gateway, std::move(door));
+  rank_config rank;
+  rank.scheduler = scheduler_config_of(settings, running->machines);
+  rank.runner = running->machines.runner;
+  rank.on = running->machines.on.get();
+  rank.texts = running->machines.texts.get();
+  rank.watchdog = settings.engine.watchdog;
+  rank.trace_steps = static_cast<std::size_t>(settings.observability.trace_buffer_steps);
+  running->supervisor = running->system.spawn(rank_supervisor, std::move(rank),
+                                              running->gateway_handle, &running->doors);
+  return std::unique_ptr<node>(new node(std::move(running), std::move(facts)));
+}
+
+client node::connect() const {
+  auto state = std::make_shared<client::state>();
+  state->system = &running_->system;
+  state->gateway = running_->gateway_handle;
+  state->supervisor = running_->supervisor;
+  return client(std::move(state));
+}
+
+const request_intake& node::intake() const {
+  return *running_->machines.intake;
+}
+
+result<std::string> node::trace(std::uint32_t steps) const {
+  DI_TRY(const auto entries,
+         ask_and_wait<std::vector<step_trace>>(running_->system, running_->supervisor,
+                                               control_timeout, trace_atom::value, steps));
+  return chrome_trace(entries);
+}
+
+result<bool> node::kill(const std::string& actor_name) const {
+  return ask_and_wait<bool>(running_->system, running_->supervisor, control_timeout,
+                            kill_atom::value, actor_name);
+}
+
+void node::stop() {
+  running_->stop();
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,86 @@
+/// A node: one process that hosts a rank with its actors, and the door for clients.
+///
+/// `node::load` reads a checkpoint and starts everything; `node::start` starts with machines a test
+/// brings. No type of the actor library appears here. Start order: device, actors; stop order: the
+/// reverse, and nothing a device may still read is freed before the device has come to rest.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/client.hpp"
+#include "config/engine_settings.hpp"
+#include "runtime/base/error.hpp"
+
+namespace deepinfer {
+
+class device;
+class request_intake;
+class step_runner;
+class token_texts;
+
+/// What a rank runs on and with.
+struct rank_machines {
+  std::unique_ptr<device> on;
+  std::shared_ptr<step_runner> runner;
+  std::shared_ptr<const request_intake> intake;
+  std::shared_ptr<const token_texts> texts;  ///< what tokens spell, for stop strings
+  std::vector<std::int32_t> eos_ids;         ///< end a sequence unless it ignores them
+};
+
+/// What was loaded, for people.
+struct node_facts {
+  std::string model_name;
+  std::string model_path;
+  std::int32_t max_model_len = 0;
+  std::int32_t num_kv_blocks = 0;
+  std::int32_t block_size = 0;
+  std::int32_t threads = 0;
+  std::string device_name;
+  double load_seconds = 0.0;
+};
+
+/// Bytes of weights read so far and in all.
+using load_progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
+class node {
+public:
+  /// Loads the checkpoint at `path` with `settings`. Errors: bad_checkpoint, bad_config, no_device.
+  static result<std::unique_ptr<node>> load(const engine_settings& settings,
+                                            const std::string& path,
+                                            const load_progress& on_progress = {});
+
+  /// Starts actors over `machines`, whose runner fits `settings`.
+  static std::unique_ptr<node> start(const engine_settings& settings, rank_machines machines,
+                                     node_facts facts);
+
+  ~node();  ///< stop()
+  node(const node&) = delete;
+  node& operator=(const node&) = delete;
+
+  client connect() const;
+  const node_facts& facts() const { return facts_; }
+  const request_intake& intake() const;
+
+  /// The newest `steps` of the step trace as Chrome JSON.
+  result<std::string> trace(std::uint32_t steps) const;
+
+  /// Kills one actor of the rank by name (scheduler, worker, kv_allocator, release_collector,
+  /// device_gate), as a crash would. For tests; false where there is none.
+  result<bool> kill(const std::string& actor_name) const;
+
+  /// Ends open requests with `server_shutdown`, then actors, then device. Idempotent.
+  void stop();
+
+private:
+  struct machinery;
+  node(std::unique_ptr<machinery> running, node_facts facts);
+
+  std::unique_ptr<machinery> running_;
+  node_facts facts_;
+};
+
+}  // namespace deepinfer

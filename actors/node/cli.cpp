@@ -1,0 +1,204 @@
+#include "actors/node/cli.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "config/nearest.hpp"
+#include "runtime/base/log.hpp"
+
+namespace deepinfer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view program = "deepinfer";
+
+void print_error(const cli_context& context, const error& problem) {
+  const auto* red = context.err_is_terminal ? "\033[31m" : "";
+  const auto* plain = context.err_is_terminal ? "\033[0m" : "";
+  fmt::print(stderr, "{}: {}error{}: {}\n", program, red, plain, problem.message);
+}
+
+std::string overview(const std::vector<command>& commands) {
+  auto text = fmt::format("DeepInfer: an inference engine for DeepSeek-V4.1-Flash-class models.\n\n"
+                          "Usage: {} COMMAND [FLAGS] [ARGUMENTS]\n\nCommands:\n",
+                          program);
+  for (const auto& c : commands) text += fmt::format("  {:<18}{}\n", c.name, c.summary);
+  text += fmt::format("\n'{} COMMAND --help' lists the flags of a command.\n"
+                      "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 model cannot be "
+                      "loaded, 4 port in use,\n"
+                      "5 device, 130 interrupted.\n",
+                      program);
+  return text;
+}
+
+/// The command that `args` starts with and how many words name it.
+std::pair<const command*, std::size_t> find_command(const std::vector<command>& commands,
+                                                    std::span<const std::string> args) {
+  for (const auto& c : commands) {
+    const auto words = static_cast<std::size_t>(1 + std::count(c.name.begin(), c.name.end(), ' '));
+    if (words <= args.size() && c.name == fmt::format("{}", fmt::join(args.first(words), " ")))
+      return {&c, words};
+  }
+  return {nullptr, 0};
+}
+
+tl::unexpected<error> unknown_command(const std::vector<command>& commands,
+                                      std::span<const std::string> args) {
+  // The first word of a two-word command asks for its second.
+  std::vector<std::string> names, seconds;
+  for (const auto& c : commands) {
+    names.push_back(c.name.substr(0, c.name.find(' ')));
+    if (c.name.starts_with(args.front() + " "))
+      seconds.push_back(c.name.substr(args.front().size() + 1));
+  }
+  if (!seconds.empty()) {
+    const auto found = args.size() > 1 ? fmt::format("unknown '{}'", args[1]) : "nothing";
+    return fail(errc::bad_config, fmt::format("{}: found {}, expected one of {}", args.front(),
+                                              found, fmt::join(seconds, ", ")));
+  }
+  return fail(errc::bad_config,
+              fmt::format("unknown command '{}'{} (see '{} --help')", args.front(),
+                          did_you_mean(args.front(), names), program));
+}
+
+command_line line_of(const command& c) {
+  command_line line{.program = fmt::format("{} {}", program, c.name),
+                    .summary = c.summary,
+                    .positionals = c.positionals,
+                    .positionals_min = c.positionals_min,
+                    .positionals_max = c.positionals_max,
+                    .flags = c.flags};
+  if (!c.takes_settings) return line;
+  line.flags.push_back({.name = "config",
+                        .help = "YAML file of settings",
+                        .value_name = "FILE",
+                        .default_text = "none"});
+  for (auto& setting : engine_flags()) line.flags.push_back(std::move(setting));
+  return line;
+}
+
+result<int> run(const cli_context& context, std::span<const std::string> args) {
+  const auto commands = all_commands();
+  if (args.empty() || args.front() == "--help" || args.front() == "-h" || args.front() == "help") {
+    const auto [named, words] = find_command(commands, args.empty() ? args : args.subspan(1));
+    const bool is_asked = !args.empty();
+    const auto text = named ? help_text(line_of(*named)) : overview(commands);
+    fmt::print(is_asked ? context.out : stderr, "{}", text);
+    return is_asked ? 0 : exit_code_of(errc::bad_config);
+  }
+  auto wanted = args;
+  const std::vector<std::string> version{"version"};
+  if (args.front() == "--version") wanted = version;
+  const auto [chosen, words] = find_command(commands, wanted);
+  if (!chosen) return unknown_command(commands, wanted);
+  const auto line = line_of(*chosen);
+  DI_TRY(const parsed_flags flags, parse_flags(line, wanted.subspan(words)));
+  if (flags.help) {
+    fmt::print(context.out, "{}", help_text(line));
+    return 0;
+  }
+  auto inner = context;
+  inner.verbosity = flags.verbosity;
+  configure_log(flags.verbosity > 0   ? severity::debug
+                : flags.verbosity < 0 ? severity::error
+                                      : severity::info,
+                false);
+  return chosen->run(inner, flags);
+}
+
+}  // namespace
+
+int run_command_line(const cli_context& context, std::span<const std::string> args) {
+  auto code = [&]() -> result<int> {
+    try {
+      return run(context, args);
+    } catch (const std::exception& problem) {  // nothing of ours throws: out of memory and the like
+      return fail(errc::internal, problem.what());
+    }
+  }();
+  if (std::fflush(context.out) != 0 || std::ferror(context.out) != 0)
+    code = fail(errc::io_failed, "results could not be written to the output");
+  if (code) return *code;
+  print_error(context, code.error());
+  return exit_code_of(code.error().code);
+}
+
+result<effective_config> settings_of(const cli_context& context, const parsed_flags& flags) {
+  auto file = flags.text("config");
+  if (const auto found = context.environment.find("DEEPINFER_CONFIG");
+      !file && found != context.environment.end())
+    file = found->second;
+  DI_TRY(effective_config config,
+         make_effective({.file = file, .environment = context.environment, .flags = flags}));
+  const auto& observability = config.settings.observability;
+  auto level = observability.level;
+  if (context.verbosity > 0) level = severity::debug;
+  if (context.verbosity < 0) level = std::max(level, severity::error);
+  configure_log(level, observability.format == log_format::json);
+  for (const auto& warning : config.warnings) warn(context, warning);
+  return config;
+}
+
+result<std::string> embedded_model(const cli_context& context) {
+  constexpr std::string_view name = "tiny-v41";
+  const auto bin = fs::path(context.program_path).parent_path();
+  std::vector<fs::path> places;
+  if (const auto found = context.environment.find("DEEPINFER_MODELS");
+      found != context.environment.end())
+    places.push_back(fs::path(found->second) / name);
+  places.push_back(bin / "../../../examples/models" / name);   // build/PRESET/bin in a clone
+  places.push_back(bin / "../share/deepinfer/models" / name);  // installed
+  for (const auto& place : places) {
+    std::error_code ignored;
+    if (fs::exists(place / "config.json", ignored)) return place.lexically_normal().string();
+  }
+  std::vector<std::string> names;
+  for (const auto& place : places) names.push_back(place.lexically_normal().string());
+  return fail(errc::bad_checkpoint,
+              fmt::format("the embedded model was not found; looked at {} (DEEPINFER_MODELS names "
+                          "the folder that holds {})",
+                          fmt::join(names, ", "), name));
+}
+
+result<std::string> model_directory(const cli_context& context, const engine_settings& settings) {
+  if (settings.model.path.empty()) return embedded_model(context);
+  return settings.model.path;
+}
+
+result<std::vector<std::int32_t>> parse_ids(std::string_view text, std::int32_t vocab_size) {
+  std::vector<std::int32_t> ids;
+  const auto limit = vocab_size >= 0 ? fmt::format("0 to {}", vocab_size - 1) : "at least 0";
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    auto entry = text.substr(begin, end - begin);
+    begin = end + 1;
+    while (!entry.empty() && (entry.front() == ' ' || entry.front() == '\n'))
+      entry.remove_prefix(1);
+    while (!entry.empty() && (entry.back() == ' ' || entry.back() == '\n')) entry.remove_suffix(1);
+    std::int32_t id = 0;
+    const auto [last, code] = std::from_chars(entry.data(), entry.data() + entry.size(), id);
+    if (entry.empty() || code != std::errc() || last != entry.data() + entry.size() || id < 0 ||
+        (vocab_size >= 0 && id >= vocab_size))
+      return fail(errc::bad_config, fmt::format("id {}: found '{}', expected a whole number, {}",
+                                                ids.size() + 1, entry.substr(0, 40), limit));
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+void note(const cli_context&, std::string_view text) {
+  log(severity::info, "{}", text);
+}
+
+void warn(const cli_context&, std::string_view text) {
+  log(severity::warning, "{}", text);
+}
+
+}  // namespace deepinfer

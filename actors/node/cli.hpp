@@ -1,0 +1,69 @@
+/// The command line: a table of commands, each a function over parsed flags.
+///
+/// A command writes results to `context.out` and everything else to stderr; an error it returns is
+/// printed as one line and becomes the exit code of its `errc` (1 failure, 2 usage or config,
+/// 3 model, 4 port, 5 device); what it returns on success is the exit code (130: interrupted).
+/// A new command: one `cmd_*.cpp` with a function that returns its `command`, one line in
+/// `commands.cpp`.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/effective.hpp"
+#include "config/flags.hpp"
+#include "runtime/base/error.hpp"
+
+namespace deepinfer {
+
+/// What a command may know of the process.
+struct cli_context {
+  std::FILE* out = stdout;
+  std::string program_path;                        ///< of the running binary, absolute
+  std::map<std::string, std::string> environment;  ///< DEEPINFER_* only
+  std::int32_t verbosity = 0;                      ///< > 0: -v, < 0: -q
+  bool out_is_terminal = false;
+  bool err_is_terminal = false;  ///< progress bars and colours only then
+};
+
+struct command {
+  std::string name = {};         ///< one or two words, e.g. "config print"
+  std::string summary = {};      ///< one line for the list of commands
+  std::string positionals = {};  ///< usage, e.g. "[PROMPT]"
+  std::int32_t positionals_min = 0;
+  std::int32_t positionals_max = 0;
+  std::vector<flag> flags = {};
+  bool takes_settings = false;  ///< also `--config FILE` and every flag of the schema
+  std::function<result<int>(const cli_context&, const parsed_flags&)> run = {};
+};
+
+/// All commands, in the order of help.
+std::vector<command> all_commands();
+
+/// Runs one command line (without the program's name) and returns the exit code.
+int run_command_line(const cli_context& context, std::span<const std::string> args);
+
+/// Settings of a command with `takes_settings`: `--config`, environment and flags; prints warnings.
+result<effective_config> settings_of(const cli_context& context, const parsed_flags& flags);
+
+/// Directory of the embedded model: $DEEPINFER_MODELS/tiny-v41, else that of the build tree or of
+/// the installation the binary belongs to. Error bad_checkpoint names the places it looked at.
+result<std::string> embedded_model(const cli_context& context);
+
+/// `model.path` of the settings or, where it is empty, the embedded model.
+result<std::string> model_directory(const cli_context& context, const engine_settings& settings);
+
+/// "0,17,4" as ids; error bad_config names the entry. `vocab_size` bounds them where >= 0.
+result<std::vector<std::int32_t>> parse_ids(std::string_view text, std::int32_t vocab_size = -1);
+
+/// Log lines for the user, on stderr: -q hides both.
+void note(const cli_context& context, std::string_view text);
+void warn(const cli_context& context, std::string_view text);
+
+}  // namespace deepinfer

@@ -1,0 +1,205 @@
+#include <unistd.h>
+
+#include <iostream>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "actors/node/commands.hpp"
+#include "actors/node/generation.hpp"
+#include "actors/node/standard_input.hpp"
+
+namespace deepinfer {
+namespace {
+
+/// The conversation so far, as the chat request the engine reads.
+class conversation {
+public:
+  static result<conversation> open(const parsed_flags& flags) {
+    conversation it;
+    const bool thinks = flags.is_on("thinking");
+    it.body_["thinking"] = json::object{{"type", thinks ? "enabled" : "disabled"}};
+    if (const auto effort = flags.text("effort")) it.body_["reasoning_effort"] = *effort;
+    if (const auto tools = flags.text("tools")) {
+      DI_TRY(it.body_["tools"], read_json_file(*tools), "--tools");
+    }
+    if (const auto system = flags.text("system")) it.say("system", *system);
+    return it;
+  }
+
+  void say(const char* role, const std::string& content) {
+    messages_.push_back(json::object{{"role", role}, {"content", content}});
+  }
+
+  /// Replaces everything said so far.
+  void set_messages(json::array messages) { messages_ = std::move(messages); }
+  void set(const char* key, json::value value) { body_[key] = std::move(value); }
+  void forget_last() {
+    if (!messages_.empty()) messages_.pop_back();
+  }
+  void forget_all() { messages_.clear(); }
+
+  std::string text() const {
+    auto body = body_;
+    body["messages"] = messages_;
+    return to_text(body);
+  }
+
+private:
+  json::object body_;
+  json::array messages_;
+};
+
+/// The first of the model's own demonstration prompts.
+result<std::string> load_demo(const std::string& model_path, conversation& talk) {
+  const auto path = model_path + "/demo_prompts.json";
+  DI_TRY(const auto file, read_json_file(path));
+  const auto* prompts = file.is_object() ? file.as_object().if_contains("prompts") : nullptr;
+  const auto* list = prompts ? prompts->if_array() : nullptr;
+  const auto* first = list && !list->empty() ? list->front().if_object() : nullptr;
+  const auto* messages = first ? first->if_contains("messages") : nullptr;
+  if (!messages || !messages->is_array() || messages->as_array().empty())
+    return fail(errc::bad_checkpoint,
+                path + ": expected an object with prompts: [{\"messages\": [...]}, ...]");
+  talk.set_messages(messages->as_array());
+  if (const auto* tools = first->if_contains("tools"); tools && !tools->is_null())
+    talk.set("tools", *tools);
+  if (const auto* thinking = first->if_contains("thinking"); thinking && thinking->is_bool())
+    talk.set("thinking", json::object{{"type", thinking->as_bool() ? "enabled" : "disabled"}});
+  const auto* last = messages->as_array().back().if_object();
+  const auto* content = last ? last->if_contains("content") : nullptr;
+  return content && content->is_string() ? std::string(content->as_string()) : std::string();
+}
+
+void print_calls(const cli_context& context, const generate_result& content) {
+  for (const auto& call : content.tool_calls)
+    fmt::print(context.out, "[call {}({})]", call.name, call.arguments);
+}
+
+struct session {
+  const cli_context& context;
+  const node& engine;
+  sampling_request sampling;
+  bool is_json = false;
+  const interrupt_guard& interrupts;
+};
+
+result<answer> say_and_answer(const session& it, const conversation& talk) {
+  generate_request request;
+  request.chat = talk.text();
+  request.sampling = it.sampling;
+  DI_TRY(auto reply, run_request(it.context, it.engine, request, !it.is_json, it.interrupts));
+  if (it.is_json) {
+    fmt::print(it.context.out, "{}\n", to_text(answer_object(reply, it.engine, true)));
+  } else {
+    print_calls(it.context, reply.content);
+    fmt::print(it.context.out, "\n");
+    std::fflush(it.context.out);
+    if (it.context.verbosity >= 0) fmt::print(stderr, "{}\n", figures_line(reply, it.engine));
+  }
+  return reply;
+}
+
+/// Lines of a person at a terminal. A line that starts with a slash is for the program.
+result<int> converse(const session& it, conversation& talk) {
+  fmt::print(stderr, "{} on {}. /new starts over, /stats, /quit.\n", it.engine.facts().model_name,
+             it.engine.facts().device_name);
+  std::string line;
+  while (true) {
+    fmt::print(stderr, "> ");
+    if (!std::getline(std::cin, line) || line == "/quit") return 0;
+    if (line.empty()) continue;
+    if (line == "/new") {
+      talk.forget_all();
+      continue;
+    }
+    if (line == "/stats") {
+      DI_TRY(const auto stats, it.engine.connect().stats());
+      fmt::print(stderr, "{} steps, {} tokens, {} of {} KV blocks free\n", stats.steps,
+                 stats.tokens_out, stats.kv_blocks_free, stats.kv_blocks_total);
+      continue;
+    }
+    talk.say("user", line);
+    const auto reply = say_and_answer(it, talk);
+    if (!reply) {
+      // A refused request changes nothing: the next one works.
+      warn(it.context, reply.error().message);
+      talk.forget_last();
+      continue;
+    }
+    if (reply->was_interrupted) return 130;
+    talk.say("assistant", reply->content.text);
+  }
+}
+
+result<int> chat(const cli_context& context, const parsed_flags& flags) {
+  DI_TRY(const auto config, settings_of(context, flags));
+  DI_TRY(auto sampling, read_sampling(flags));
+  DI_TRY(auto talk, conversation::open(flags));
+  const bool is_demo = flags.is_on("demo");
+  if (is_demo && !flags.positionals.empty())
+    return fail(errc::bad_config, "found a message and --demo, expected one of them");
+  std::string message;
+  const bool has_message = !flags.positionals.empty() || ::isatty(STDIN_FILENO) == 0;
+  if (!flags.positionals.empty()) {
+    message = flags.positionals.front();
+  } else if (has_message && !is_demo) {
+    DI_TRY(message, read_standard_input());
+  }
+  DI_TRY(const auto engine, open_engine(context, config));
+  const interrupt_guard interrupts;
+  const session it{context, *engine, std::move(sampling), flags.is_on("json"), interrupts};
+  if (is_demo) {
+    DI_TRY(message, load_demo(engine->facts().model_path, talk));
+    if (!it.is_json) fmt::print(stderr, "> {}\n", message);
+  } else if (has_message) {
+    talk.say("user", message);
+  } else {
+    return converse(it, talk);
+  }
+  DI_TRY(const auto reply, say_and_answer(it, talk));
+  DI_TRY_VOID(write_trace(context, config, *engine));
+  return reply.was_interrupted ? 130 : 0;
+}
+
+flag switch_of(const char* name, const char* help, bool is_negatable = false) {
+  flag it;
+  it.name = name;
+  it.help = help;
+  it.is_negatable = is_negatable;
+  return it;
+}
+
+flag value_of(const char* name, const char* help, const char* what, const char* otherwise) {
+  flag it;
+  it.name = name;
+  it.help = help;
+  it.value_name = what;
+  it.default_text = otherwise;
+  return it;
+}
+
+}  // namespace
+
+command chat_command() {
+  command it;
+  it.name = "chat";
+  it.summary = "answer a message in the model's chat format; without one, a conversation";
+  it.positionals = "[MESSAGE]";
+  it.positionals_max = 1;
+  it.flags = {
+    switch_of("json", "one JSON object instead of streamed text"),
+    switch_of("demo", "the first of the model's own demonstration prompts"),
+    switch_of("thinking", "let the model think first", true),
+    value_of("effort", "how long it thinks: low, high, xhigh, max or 1 to 100", "LEVEL", "high"),
+    value_of("system", "a system message before the first one", "TEXT", "none"),
+    value_of("tools", "tools the model may call: a JSON array as in the OpenAI API", "FILE",
+             "none")};
+  const auto sampling = sampling_flags();
+  it.flags.insert(it.flags.end(), sampling.begin(), sampling.end());
+  it.takes_settings = true;
+  it.run = chat;
+  return it;
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,12 @@
+#include "actors/node/commands.hpp"
+
+namespace deepinfer {
+
+std::vector<command> all_commands() {
+  return {generate_command(),        chat_command(),        check_command(),
+          tokenize_command(),        detokenize_command(),  render_command(),
+          parse_command(),           logits_command(),      config_print_command(),
+          config_validate_command(), config_docs_command(), version_command()};
+}
+
+}  // namespace deepinfer

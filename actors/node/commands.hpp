@@ -1,0 +1,21 @@
+/// Every command of the binary, one function each; `all_commands` (cli.hpp) lists them.
+#pragma once
+
+#include "actors/node/cli.hpp"
+
+namespace deepinfer {
+
+command generate_command();
+command chat_command();
+command check_command();
+command tokenize_command();
+command detokenize_command();
+command render_command();
+command parse_command();
+command logits_command();
+command config_print_command();
+command config_validate_command();
+command config_docs_command();
+command version_command();
+
+}  // namespace deepinfer

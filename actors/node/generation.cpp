@@ -1,0 +1,288 @@
+#include "actors/node/generation.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "runtime/base/file.hpp"
+
+namespace deepinfer {
+namespace {
+
+using namespace std::chrono_literals;
+using clock_type = std::chrono::steady_clock;
+
+double seconds_since(clock_type::time_point begin) {
+  return std::chrono::duration<double>(clock_type::now() - begin).count();
+}
+
+/// "12:-3.5" as an id and a bias.
+result<std::pair<token_id, float>> read_bias(const std::string& text) {
+  const auto colon = text.find(':');
+  token_id id = 0;
+  float bias = 0.0f;
+  const auto* end = text.data() + text.size();
+  bool is_good = colon != std::string::npos;
+  if (is_good) {
+    const auto id_read = std::from_chars(text.data(), text.data() + colon, id);
+    const auto bias_read = std::from_chars(text.data() + colon + 1, end, bias);
+    is_good = id_read.ec == std::errc{} && id_read.ptr == text.data() + colon &&
+              bias_read.ec == std::errc{} && bias_read.ptr == end;
+  }
+  if (!is_good)
+    return fail(errc::bad_config, fmt::format("--logit-bias: found '{}', expected ID:BIAS", text));
+  return std::pair{id, bias};
+}
+
+template <class Wide, class Narrow>
+void put(const std::optional<Wide>& from, std::optional<Narrow>& to) {
+  if (from) to = static_cast<Narrow>(*from);
+}
+
+/// A bar on a terminal: rewritten in place, erased at the end.
+class load_bar {
+public:
+  explicit load_bar(bool is_shown) : is_shown_(is_shown) {}
+  ~load_bar() {
+    if (was_drawn_) fmt::print(stderr, "\r\033[K");
+  }
+  load_bar(const load_bar&) = delete;
+  load_bar& operator=(const load_bar&) = delete;
+
+  void draw(std::uint64_t done, std::uint64_t total) {
+    if (!is_shown_ || total == 0) return;
+    constexpr std::uint64_t width = 40;
+    const auto filled = static_cast<int>(done * width / total);
+    const auto rate = static_cast<double>(done) / 1e6 / std::max(1e-3, seconds_since(begin_));
+    fmt::print(stderr, "\rloading [{:=<{}}{: <{}}] {:3} %  {:.0f} MB/s\033[K", "", filled, "",
+               static_cast<int>(width) - filled, done * 100 / total, rate);
+    std::fflush(stderr);
+    was_drawn_ = true;
+  }
+
+private:
+  bool is_shown_;
+  bool was_drawn_ = false;
+  clock_type::time_point begin_ = clock_type::now();
+};
+
+/// Writes chunks of an answer as they come: content to the output, reasoning dimmed to stderr.
+class text_writer {
+public:
+  explicit text_writer(const cli_context& context) : context_(context) {}
+
+  void write(const token_chunk& chunk) {
+    if (!chunk.reasoning_text.empty()) {
+      const bool is_dim = context_.err_is_terminal;
+      fmt::print(stderr, "{}{}{}", is_dim ? "\033[2m" : "", chunk.reasoning_text,
+                 is_dim ? "\033[0m" : "");
+      was_thinking_ = true;
+    }
+    if (!chunk.text.empty()) {
+      if (std::exchange(was_thinking_, false)) fmt::print(stderr, "\n");
+      fmt::print(context_.out, "{}", chunk.text);
+      std::fflush(context_.out);
+    }
+  }
+
+private:
+  const cli_context& context_;
+  bool was_thinking_ = false;
+};
+
+json::array logprobs_array(const std::vector<token_logprobs>& logprobs) {
+  json::array out;
+  for (const auto& position : logprobs) {
+    json::array top;
+    for (std::size_t i = 1; i < position.ids.size(); ++i)
+      top.push_back(json::object{{"id", position.ids[i]}, {"logprob", position.logprobs[i]}});
+    if (position.ids.empty()) continue;
+    out.push_back(json::object{
+      {"id", position.ids[0]}, {"logprob", position.logprobs[0]}, {"top", std::move(top)}});
+  }
+  return out;
+}
+
+double idle_share_of(const node& engine) {
+  const auto stats = engine.connect().stats();
+  if (!stats || stats->device_span_ns <= 0) return 0.0;
+  return 1.0 -
+         static_cast<double>(stats->device_busy_ns) / static_cast<double>(stats->device_span_ns);
+}
+
+double rate_of(const answer& it) {
+  return static_cast<double>(it.content.ids.size()) / std::max(it.total_seconds, 1e-9);
+}
+
+}  // namespace
+
+std::vector<flag> sampling_flags() {
+  const std::string group = "Sampling";
+  const auto value = [&group](const char* name, const char* help, const char* what,
+                              const char* otherwise, bool is_repeatable = false) {
+    flag it;
+    it.name = name;
+    it.help = help;
+    it.value_name = what;
+    it.default_text = otherwise;
+    it.group = group;
+    it.is_repeatable = is_repeatable;
+    return it;
+  };
+  const auto on = [&group](const char* name, const char* help) {
+    flag it;
+    it.name = name;
+    it.help = help;
+    it.group = group;
+    return it;
+  };
+  return {
+    value("max-tokens", "most output tokens", "N", "256"),
+    value("min-tokens", "stop tokens are not chosen before this many outputs", "N", "0"),
+    value("temperature", "0 = greedy", "X", "1"),
+    value("top-p", "keep the likeliest tokens that make up this share", "X", "1"),
+    value("top-k", "keep the K likeliest tokens; 0 = all", "K", "0"),
+    value("min-p", "drop tokens less likely than this share of the likeliest", "X", "0"),
+    value("presence-penalty", "off tokens that occurred in the output", "X", "0"),
+    value("frequency-penalty", "the same, per occurrence", "X", "0"),
+    value("repetition-penalty", "divides logits of tokens that occurred at all", "X", "1"),
+    value("stop", "end where the text would contain this", "TEXT", "none", true),
+    value("stop-id", "end after this token id", "ID", "none", true),
+    value("logit-bias", "add a bias to a token's logit", "ID:BIAS", "none", true),
+    value("logprobs", "report log-probabilities: of the chosen token and K others", "K", "off"),
+    on("ignore-eos", "go on after the end-of-sequence token"),
+    on("include-stop", "keep the matched stop string in the text"),
+  };
+}
+
+result<sampling_request> read_sampling(const parsed_flags& flags) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  sampling_request out;
+  DI_TRY(const auto max_tokens, flags.integer("max-tokens", 1, most));
+  DI_TRY(const auto min_tokens, flags.integer("min-tokens", 0, most));
+  DI_TRY(const auto temperature, flags.number("temperature", 0.0, 1e6));
+  DI_TRY(const auto top_p, flags.number("top-p", 0.0, 1.0));
+  DI_TRY(const auto top_k, flags.integer("top-k", 0, most));
+  DI_TRY(const auto min_p, flags.number("min-p", 0.0, 1.0));
+  DI_TRY(const auto presence, flags.number("presence-penalty", -2.0, 2.0));
+  DI_TRY(const auto frequency, flags.number("frequency-penalty", -2.0, 2.0));
+  DI_TRY(const auto repetition, flags.number("repetition-penalty", 0.0, 1e6));
+  DI_TRY(const auto logprobs, flags.integer("logprobs", 0, 20));
+  out.max_tokens = static_cast<std::int32_t>(max_tokens.value_or(256));
+  out.min_tokens = static_cast<std::int32_t>(min_tokens.value_or(0));
+  put(temperature, out.temperature);
+  put(top_p, out.top_p);
+  put(top_k, out.top_k);
+  put(min_p, out.min_p);
+  put(presence, out.presence_penalty);
+  put(frequency, out.frequency_penalty);
+  put(repetition, out.repetition_penalty);
+  put(logprobs, out.logprobs);
+  out.ignore_eos = flags.is_on("ignore-eos");
+  out.include_stop = flags.is_on("include-stop");
+  if (const auto found = flags.values.find("stop"); found != flags.values.end())
+    out.stop = found->second;
+  if (const auto found = flags.values.find("stop-id"); found != flags.values.end()) {
+    for (const auto& text : found->second) {
+      DI_TRY(const auto ids, parse_ids(text), "--stop-id");
+      out.stop_token_ids.insert(out.stop_token_ids.end(), ids.begin(), ids.end());
+    }
+  }
+  if (const auto found = flags.values.find("logit-bias"); found != flags.values.end()) {
+    for (const auto& text : found->second) {
+      DI_TRY(const auto bias, read_bias(text));
+      out.logit_bias.push_back(bias);
+    }
+  }
+  return out;
+}
+
+result<std::unique_ptr<node>> open_engine(const cli_context& context,
+                                          const effective_config& config) {
+  DI_TRY(const auto path, model_directory(context, config.settings));
+  load_bar bar(context.err_is_terminal && context.verbosity >= 0);
+  return node::load(config.settings, path,
+                    [&bar](std::uint64_t done, std::uint64_t total) { bar.draw(done, total); });
+}
+
+result<answer> run_request(const cli_context& context, const node& engine,
+                           const generate_request& request, bool stream_text,
+                           const interrupt_guard& interrupts) {
+  answer out;
+  const auto begin = clock_type::now();
+  const auto engine_client = engine.connect();
+  DI_TRY(auto chunks, engine_client.generate(request));
+  text_writer writer(context);
+  while (true) {
+    auto chunk = chunks.next(100ms);
+    if (!chunk && chunk.error().code == errc::deadline_exceeded) {
+      if (interrupts.is_asked() && !std::exchange(out.was_interrupted, true))
+        DI_TRY_VOID(engine_client.cancel(chunks.id()));
+      continue;
+    }
+    if (!chunk) return tl::unexpected<error>(std::move(chunk).error());
+    if (!*chunk) break;
+    if (out.content.ids.empty() && !(*chunk)->ids.empty())
+      out.first_token_seconds = seconds_since(begin);
+    out.content.add(**chunk);
+    if (stream_text) writer.write(**chunk);
+    if (interrupts.is_asked() && !std::exchange(out.was_interrupted, true))
+      DI_TRY_VOID(engine_client.cancel(chunks.id()));
+  }
+  out.total_seconds = seconds_since(begin);
+  const auto& finish = out.content.finish;
+  if (finish.reason == finish_reason::error || finish.reason == finish_reason::resource)
+    return fail(finish.code, finish.message);
+  return out;
+}
+
+std::string figures_line(const answer& it, const node& engine) {
+  return fmt::format("{} tokens, {:.1f} tok/s, first token after {:.1f} ms, device idle {:.0f} %",
+                     it.content.ids.size(), rate_of(it), it.first_token_seconds * 1e3,
+                     100.0 * idle_share_of(engine));
+}
+
+json::object answer_object(const answer& it, const node& engine, bool is_chat) {
+  const auto& content = it.content;
+  json::object out;
+  out["ids"] = json::array(content.ids.begin(), content.ids.end());
+  out["text"] = content.text;
+  if (is_chat) {
+    out["reasoning"] = content.reasoning_text;
+    json::array calls;
+    for (const auto& call : content.tool_calls)
+      calls.push_back(
+        json::object{{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
+    out["tool_calls"] = std::move(calls);
+  }
+  out["finish_reason"] = name_of(content.finish.reason);
+  if (!content.finish.stop_detail.empty()) out["stop_detail"] = content.finish.stop_detail;
+  const auto& usage = content.finish.usage;
+  out["usage"] = json::object{{"prompt_tokens", usage.prompt_tokens},
+                              {"completion_tokens", usage.completion_tokens},
+                              {"cached_tokens", usage.cached_tokens},
+                              {"reasoning_tokens", usage.reasoning_tokens}};
+  if (!content.logprobs.empty()) out["logprobs"] = logprobs_array(content.logprobs);
+  out["timings"] = json::object{{"first_token_ms", it.first_token_seconds * 1e3},
+                                {"total_ms", it.total_seconds * 1e3},
+                                {"tokens_per_second", rate_of(it)},
+                                {"device_idle_share", idle_share_of(engine)}};
+  return out;
+}
+
+result<void> write_trace(const cli_context& context, const effective_config& config,
+                         const node& engine) {
+  const auto& observability = config.settings.observability;
+  if (observability.trace_file.empty()) return {};
+  DI_TRY(const auto trace,
+         engine.trace(static_cast<std::uint32_t>(observability.trace_buffer_steps)));
+  DI_TRY_VOID(write_file(observability.trace_file, trace));
+  note(context,
+       "step trace written to " + observability.trace_file + " (open it in ui.perfetto.dev)");
+  return {};
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,52 @@
+/// What `generate` and `chat` share: sampling flags, opening the engine, streaming an answer, the
+/// line of figures, the JSON object.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/client.hpp"
+#include "actors/node.hpp"
+#include "actors/node/cli.hpp"
+#include "actors/node/interrupt.hpp"
+#include "messages/client.hpp"
+#include "runtime/base/json.hpp"
+
+namespace deepinfer {
+
+/// --max-tokens, --temperature, --top-p, ... with their defaults.
+std::vector<flag> sampling_flags();
+
+/// Reads them. Errors: bad_config naming the flag.
+result<sampling_request> read_sampling(const parsed_flags& flags);
+
+/// Loads the model the settings name, with a progress bar on a terminal.
+result<std::unique_ptr<node>> open_engine(const cli_context& context,
+                                          const effective_config& config);
+
+/// An answer and how long it took.
+struct answer {
+  generate_result content;
+  double first_token_seconds = 0.0;
+  double total_seconds = 0.0;
+  bool was_interrupted = false;
+};
+
+/// Starts `request` and waits for its end. With `stream_text` the text is written to the context's
+/// output as it comes (reasoning to stderr); an interrupt cancels the request.
+result<answer> run_request(const cli_context& context, const node& engine,
+                           const generate_request& request, bool stream_text,
+                           const interrupt_guard& interrupts);
+
+/// "32 tokens, 812.4 tok/s, first token after 9.1 ms, device idle 7 %".
+std::string figures_line(const answer& it, const node& engine);
+
+/// The object of --json.
+json::object answer_object(const answer& it, const node& engine, bool is_chat);
+
+/// Writes the step trace where --trace-file asks for one.
+result<void> write_trace(const cli_context& context, const effective_config& config,
+                         const node& engine);
+
+}  // namespace deepinfer

@@ -1,0 +1,19 @@
+/// Ctrl-C and SIGTERM while a command runs: the first asks it to stop, the second ends the process
+/// at once with exit code 130.
+#pragma once
+
+namespace deepinfer {
+
+/// Installs the handlers for its lifetime; one at a time.
+class interrupt_guard {
+public:
+  interrupt_guard();
+  ~interrupt_guard();
+  interrupt_guard(const interrupt_guard&) = delete;
+  interrupt_guard& operator=(const interrupt_guard&) = delete;
+
+  /// Has the process been asked to stop?
+  bool is_asked() const;
+};
+
+}  // namespace deepinfer

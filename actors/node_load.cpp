@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <numeric>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "actors/model_loading.hpp"
+#include "actors/node.hpp"
+#include "actors/output_stream.hpp"
+#include "actors/request_intake.hpp"
+#include "runtime/core/capacity.hpp"
+#include "runtime/device/cpu_device.hpp"
+#include "runtime/model/model_runner.hpp"
+
+namespace deepinfer {
+namespace {
+
+/// KV memory where nobody says how much: enough for every sequence at full length, at most this.
+constexpr std::int64_t kv_bytes_by_default = std::int64_t{1} << 30;
+
+std::int32_t cores() {
+  return static_cast<std::int32_t>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+result<std::int32_t> model_length(const engine_settings& settings, const model_config& config) {
+  const auto wanted = settings.model.max_model_len;
+  if (!wanted) return static_cast<std::int32_t>(config.max_positions);
+  if (*wanted > config.max_positions)
+    return fail(errc::bad_config, fmt::format("max_model_len: found {}, the model takes at most {}",
+                                              *wanted, config.max_positions));
+  return *wanted;
+}
+
+/// Blocks must hold whole groups of compressed rows of every layer.
+result<void> check_block_size(std::int32_t block_size, const model_config& config) {
+  std::int32_t multiple = 1;
+  for (const auto& layer : config.layers)
+    if (layer.ratio > 0) multiple = std::lcm(multiple, layer.ratio);
+  if (block_size % multiple != 0)
+    return fail(errc::bad_config,
+                fmt::format("block_size: found {}, expected a multiple of {}, the "
+                            "model's compression ratios",
+                            block_size, multiple));
+  return {};
+}
+
+result<runner_config> sizes_of(const engine_settings& settings, const model_config& config) {
+  const auto& engine = settings.engine;
+  runner_config sizes;
+  sizes.depth = engine.depth;
+  sizes.max_num_seqs = engine.max_num_seqs;
+  sizes.state_slots = engine.max_num_seqs * engine.depth;
+  sizes.block_size = engine.block_size;
+  sizes.numeric =
+    engine.numeric == numeric_setting::released ? numeric_mode::released : numeric_mode::exact;
+  DI_TRY(sizes.max_model_len, model_length(settings, config));
+  DI_TRY_VOID(check_block_size(engine.block_size, config));
+  sizes.max_num_batched_tokens = engine.max_num_batched_tokens;
+
+  const pipeline_shape shape{engine.depth, sizes.num_drafts, sizes.draft_overhang};
+  const auto of_one = blocks_for(sizes.max_model_len + shape.margin(), sizes.block_size);
+  if (engine.num_kv_blocks) {
+    sizes.num_kv_blocks = *engine.num_kv_blocks;
+    return sizes;
+  }
+  sizes.num_kv_blocks = 1;  // to ask for the bytes of one
+  DI_TRY(const auto layout, make_kv_layout(config, sizes, false));
+  const auto bytes = engine.kv_cache_memory ? static_cast<std::int64_t>(*engine.kv_cache_memory)
+                                            : kv_bytes_by_default;
+  const auto fitting = bytes / std::max<std::int64_t>(1, layout.block_bytes());
+  const auto useful = of_one * engine.max_num_seqs;
+  const auto blocks = std::min(fitting, useful);
+  if (blocks < 1)
+    return fail(errc::bad_config, fmt::format("kv_cache_memory: found {} bytes, one block of {} "
+                                              "tokens takes {}",
+                                              bytes, sizes.block_size, layout.block_bytes()));
+  sizes.num_kv_blocks = static_cast<std::int32_t>(blocks);
+  return sizes;
+}
+
+intake_facts intake_of(const engine_settings& settings, const loaded_model& model,
+                       const std::string& name, std::int32_t max_model_len) {
+  intake_facts facts;
+  facts.model_name = name;
+  facts.vocab_size = model.config().vocab_size;
+  facts.max_model_len = max_model_len;
+  facts.bos = std::max(0, model.config().bos_token);
+  facts.policy = settings.engine.sampling_policy == sampling_rule::deepseek
+                   ? sampling_policy::deepseek
+                   : sampling_policy::as_requested;
+  return facts;
+}
+
+std::string model_name(const engine_settings& settings, const std::string& path) {
+  if (!settings.model.served_names.empty()) return settings.model.served_names.front();
+  auto directory = std::filesystem::path(path).lexically_normal();
+  if (!directory.has_filename()) directory = directory.parent_path();
+  return directory.filename().string();
+}
+
+}  // namespace
+
+result<std::unique_ptr<node>> node::load(const engine_settings& settings, const std::string& path,
+                                         const load_progress& on_progress) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (settings.engine.device == device_kind::virtual_clock)
+    return fail(errc::bad_config, "device: the virtual device runs scripted tests, expected cpu");
+  DI_TRY(const auto model, load_model(path, on_progress));
+  DI_TRY(const auto sizes, sizes_of(settings, model.config()));
+  DI_TRY(auto runner, model_runner::make(model.weights, sizes), path);
+
+  const auto threads = settings.engine.num_threads.value_or(cores());
+  const auto name = model_name(settings, path);
+  rank_machines machines;
+  machines.on = std::make_unique<cpu_device>(cpu_device_config{threads, 64});
+  machines.runner = std::move(runner);
+  machines.texts = std::make_shared<tokenizer_texts>(model.words);
+  machines.intake = std::make_shared<request_intake>(
+    model.words, intake_of(settings, model, name, sizes.max_model_len));
+  machines.eos_ids = model.config().eos_tokens;
+
+  node_facts facts;
+  facts.model_name = name;
+  facts.model_path = path;
+  facts.max_model_len = sizes.max_model_len;
+  facts.num_kv_blocks = sizes.num_kv_blocks;
+  facts.block_size = sizes.block_size;
+  facts.threads = threads;
+  facts.device_name = machines.on->name();
+  facts.load_seconds =
+    std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return start(settings, std::move(machines), std::move(facts));
+}
+
+}  // namespace deepinfer

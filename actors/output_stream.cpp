@@ -1,0 +1,143 @@
+#include "actors/output_stream.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace deepinfer {
+namespace {
+
+bool starts_in_reasoning(parse_start start) {
+  return start == parse_start::reasoning || start == parse_start::reasoning_continuation;
+}
+
+}  // namespace
+
+output_stream::output_stream(tokenizer words, output_stream_options options)
+  : words_(std::move(words)),
+    options_(std::move(options)),
+    stops_(options_.stop) {
+  if (!options_.chat) return;
+  think_end_ = words_.id_of("</think>");
+  dsml_ = words_.id_of("｜DSML｜");
+  is_reasoning_ = starts_in_reasoning(options_.chat->start);
+  parser_.emplace(*options_.chat);
+}
+
+void output_stream::push(const sequence_chunk& chunk, token_chunk& out) {
+  for (const auto id : chunk.tokens) add(id);
+  output_tokens_ += static_cast<std::int32_t>(chunk.tokens.size());
+  out.ids.insert(out.ids.end(), chunk.tokens.begin(), chunk.tokens.end());
+  out.logprobs.insert(out.logprobs.end(), chunk.logprobs.begin(), chunk.logprobs.end());
+  if (chunk.finish)
+    finish(*chunk.finish, out);
+  else
+    release(stops_.safe_bytes(), false, out);
+}
+
+void output_stream::add(token_id id) {
+  piece it;
+  if (!options_.skip_special || !words_.is_special(id)) it.bytes = words_.bytes_of(id);
+  if (is_reasoning_) ++reasoning_tokens_;
+  if (options_.chat && id == think_end_) {
+    it.what = marker::think_end;
+    is_reasoning_ = false;
+  } else if (options_.chat && id == dsml_) {
+    it.what = marker::dsml;
+  }
+  // Never armed: where to stop is the scheduler's decision, here it only tells what is safe to
+  // show.
+  stops_.feed(it.bytes, false);
+  waiting_.push_back(it);
+}
+
+/// Shows the text up to byte `end`. A piece that crosses `end` is shown up to it, but a marker is
+/// whole or not at all; where the text `is_cut` there, pieces without bytes at the cut stay back.
+void output_stream::release(std::int64_t end, bool is_cut, token_chunk& out) {
+  while (!waiting_.empty()) {
+    auto& it = waiting_.front();
+    const auto left = static_cast<std::size_t>(std::max<std::int64_t>(0, end - shown_bytes_));
+    if (is_cut && left == 0) return;
+    if (it.bytes.size() > left) {
+      if (left == 0 || it.what != marker::none) return;
+      show(it, left, out);
+      it.bytes.remove_prefix(left);
+      shown_bytes_ += static_cast<std::int64_t>(left);
+      return;
+    }
+    show(it, it.bytes.size(), out);
+    shown_bytes_ += static_cast<std::int64_t>(it.bytes.size());
+    waiting_.pop_front();
+  }
+}
+
+void output_stream::show(const piece& it, std::size_t bytes, token_chunk& out) {
+  if (!parser_) return characters_.push_into(out.text, it.bytes.substr(0, bytes));
+  if (it.what == marker::think_end) {
+    parser_->feed_think_end(deltas_);
+  } else if (it.what == marker::dsml) {
+    parser_->feed_dsml(deltas_);
+  } else {
+    std::string text;
+    characters_.push_into(text, it.bytes.substr(0, bytes));
+    parser_->feed_plain(text, deltas_);
+  }
+  show_deltas(out);
+}
+
+void output_stream::show_deltas(token_chunk& out) {
+  for (auto& delta : deltas_) {
+    switch (delta.what) {
+    case output_delta::part::reasoning: out.reasoning_text += delta.text; break;
+    case output_delta::part::content: out.text += delta.text; break;
+    case output_delta::part::call_begin:
+      out.tool_calls.push_back({delta.call,
+                                fmt::format("call_{:02}_{}", delta.call, options_.call_suffix),
+                                std::move(delta.text),
+                                {}});
+      break;
+    case output_delta::part::call_arguments:
+      out.tool_calls.push_back({delta.call, {}, {}, std::move(delta.text)});
+      break;
+    }
+  }
+  deltas_.clear();
+}
+
+void output_stream::finish_early(std::int32_t prompt_tokens, token_chunk& out) {
+  sequence_finish how;
+  how.reason = finish_reason::stop;
+  how.usage.prompt_tokens = prompt_tokens;
+  how.usage.completion_tokens = output_tokens_;
+  how.stop_bytes = shown_bytes_;  // nothing more is shown
+  finish(how, out);
+  out.finish->stop_bytes = -1;
+}
+
+void output_stream::finish(const sequence_finish& how, token_chunk& out) {
+  is_finished_ = true;
+  // A sequence that ended at a stop id: that token is in `ids`, and in the text only if asked for.
+  if (how.reason == finish_reason::stop && how.stop_bytes < 0 && !options_.include_stop &&
+      !waiting_.empty())
+    waiting_.pop_back();
+  auto end = stops_.text_bytes();
+  const bool is_cut = how.stop_bytes >= 0;
+  if (is_cut) {
+    end = how.stop_bytes;
+    if (options_.include_stop) end += static_cast<std::int64_t>(how.stop_detail.size());
+  }
+  release(end, is_cut, out);
+  const auto tail = characters_.finish();
+  out.finish = how;
+  out.finish->usage.reasoning_tokens = reasoning_tokens_;
+  if (!parser_) {
+    out.text += tail;
+    return;
+  }
+  if (!tail.empty()) parser_->feed_plain(tail, deltas_);
+  parser_->finish(deltas_);
+  show_deltas(out);
+  out.finish->reason = parser_->finish_of(how.reason);
+}
+
+}  // namespace deepinfer

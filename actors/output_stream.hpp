@@ -1,0 +1,89 @@
+/// One sequence's way from token ids to what its client reads: text, or reasoning, content and tool
+/// calls. A plain class; the gateway keeps one per sequence.
+///
+/// Text leaves in whole UTF-8 characters. Bytes that may turn out to be the start of a stop string
+/// are held until that is certain, so that a client never sees a part of one. The scheduler decides
+/// where a sequence stops (`sequence_finish::stop_bytes`); here the text is cut at that byte.
+/// Special tokens (`special: true`) are left out of the text and of what stop strings are matched
+/// on, unless the request wants to see them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "messages/client.hpp"
+#include "runtime/core/stop_rule.hpp"
+#include "runtime/text/output_parser.hpp"
+#include "runtime/text/tokenizer.hpp"
+#include "runtime/text/utf8.hpp"
+
+namespace deepinfer {
+
+/// What tokens spell, for the scheduler's stop rule.
+class tokenizer_texts final : public token_texts {
+public:
+  explicit tokenizer_texts(tokenizer words) : words_(std::move(words)) {}
+  std::string_view bytes(token_id id) const override { return words_.bytes_of(id); }
+  bool is_special(token_id id) const override { return words_.is_special(id); }
+
+private:
+  tokenizer words_;
+};
+
+struct output_stream_options {
+  bool skip_special = true;
+  bool include_stop = false;        ///< keep the matched stop string
+  std::vector<std::string> stop;    ///< none of them empty
+  std::optional<output_mode> chat;  ///< set: parse into reasoning, content and calls
+  std::string call_suffix;          ///< makes ids of tool calls unique
+};
+
+class output_stream {
+public:
+  output_stream(tokenizer words, output_stream_options options);
+
+  /// Adds what `chunk` lets the client see to `out`: text, ids, logprobs and the finish. A chat
+  /// answer that ended in calls finishes with `tool_calls`.
+  void push(const sequence_chunk& chunk, token_chunk& out);
+
+  /// A chat answer is complete although its sequence goes on: a stop string in the content, or the
+  /// end of its calls. The gateway then ends the sequence and calls `finish_early`.
+  bool has_ended() const { return parser_ && !is_finished_ && parser_->ended(); }
+
+  /// Adds the finish of such an answer to `out`.
+  void finish_early(std::int32_t prompt_tokens, token_chunk& out);
+
+private:
+  enum class marker : std::uint8_t { none, think_end, dsml };
+  struct piece {
+    std::string_view bytes;
+    marker what = marker::none;
+  };
+
+  void add(token_id id);
+  void release(std::int64_t end, bool is_cut, token_chunk& out);
+  void show(const piece& it, std::size_t bytes, token_chunk& out);
+  void show_deltas(token_chunk& out);
+  void finish(const sequence_finish& how, token_chunk& out);
+
+  tokenizer words_;
+  output_stream_options options_;
+  std::optional<token_id> think_end_;
+  std::optional<token_id> dsml_;
+  stop_matcher stops_;
+  std::deque<piece> waiting_;
+  std::int64_t shown_bytes_ = 0;  // bytes of text before `waiting_`
+  utf8_stream characters_;
+  std::optional<output_parser> parser_;
+  output_deltas deltas_;
+  std::int32_t reasoning_tokens_ = 0;
+  std::int32_t output_tokens_ = 0;
+  bool is_reasoning_ = false;
+  bool is_finished_ = false;
+};
+
+}  // namespace deepinfer

@@ -1,0 +1,224 @@
+#include "actors/rank_supervisor.hpp"
+
+#include <fmt/format.h>
+
+#include "actors/kv_allocator.hpp"
+#include "actors/release_collector.hpp"
+#include "actors/scheduler.hpp"
+#include "actors/worker.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/device/step_launch.hpp"
+
+namespace deepinfer {
+namespace {
+
+using pointer = supervisor_actor::stateful_pointer<rank_supervisor_state>;
+
+constexpr std::chrono::seconds stats_timeout{5};
+
+/// Runs nothing: its completion proves that everything launched before it has ended.
+class drain_work final : public device_work {
+public:
+  step_id step() const override { return {}; }
+  device_status run(step_phase, const stream_ref&) override { return {}; }
+};
+
+/// The supervisor as the target of device completions, beside the gates' doors.
+struct supervisor_door : device_door {
+  supervisor_actor supervisor;
+};
+
+void on_drained(void* user, ticket id, device_status status, const phase_times& times) {
+  tell_from_outside(static_cast<supervisor_door*>(user)->supervisor, fired_atom::value, id, status,
+                    times);
+}
+
+/// Actors of the rank, for what is done to each of them.
+template <class Do>
+void for_each_part(const rank_supervisor_state::parts& it, Do&& act) {
+  act(it.scheduler, scheduler_state::name);
+  act(it.worker, worker_state::name);
+  act(it.collector, release_collector_state::name);
+  act(it.allocator, kv_allocator_state::name);
+  act(it.gate, device_gate_state::name);
+}
+
+void start(pointer self) {
+  auto& state = self->state;
+  auto& system = self->system();
+  const auto& config = state.config;
+  state.doors->push_back(std::make_unique<device_door>());
+  auto* door = state.doors->back().get();
+
+  rank_supervisor_state::parts it;
+  it.gate = system.spawn(device_gate, device_gate_config{config.on, door, config.watchdog});
+  door->gate = it.gate;
+  it.allocator =
+    system.spawn(kv_allocator, kv_pool_config{config.scheduler.rank, config.scheduler.num_kv_blocks,
+                                              config.scheduler.state_slots});
+  it.collector = system.spawn(release_collector, config.scheduler.rank, it.allocator);
+  it.worker = system.spawn(worker, worker_links{it.gate, config.runner, config.watchdog});
+  scheduler_links links;
+  links.worker = it.worker;
+  links.allocator = it.allocator;
+  links.collector = it.collector;
+  links.gateway = state.gateway;
+  links.clock = config.on;
+  links.texts = config.texts;
+  links.trace_steps = config.trace_steps;
+  links.answer_timeout = 4 * config.watchdog;
+  it.scheduler = system.spawn(scheduler, config.scheduler, links);
+  for_each_part(it, [self](const auto& part, const char*) { self->monitor(part); });
+  state.alive = 5;
+  state.running = std::move(it);
+  tell(self, state.gateway, rank_up_atom::value, state.running->scheduler);
+}
+
+void give_up(pointer self, const std::string& why) {
+  log(severity::error, "rank {} stays down: {}", self->state.config.scheduler.rank.value, why);
+  tell(self, self->state.gateway, rank_down_atom::value, "for good: " + why, true);
+}
+
+/// Everything of the rank is gone: wait for the device, then start again.
+void drain(pointer self) {
+  auto& state = self->state;
+  if (state.is_stopping) {
+    self->quit();
+    return;
+  }
+  if (++state.restarts > static_cast<std::uint64_t>(state.config.max_restarts))
+    return give_up(self, fmt::format("it died {} times", state.restarts));
+  auto door = std::make_unique<supervisor_door>();
+  door->supervisor = supervisor_actor{self};
+  const auto launched = launch_step(*state.config.on, std::make_shared<drain_work>(),
+                                    ticket{++state.drain_ticket}, on_drained, door.get());
+  state.doors->push_back(std::move(door));
+  if (!launched) return give_up(self, launched.error().message);
+  self->delayed_send(self, 4 * state.config.watchdog, wake_atom::value, state.drain_ticket);
+}
+
+void on_down(pointer self, const caf::down_msg& down) {
+  auto& state = self->state;
+  if (state.alive == 0) return;
+  if (state.running) {
+    // The first one: the links take the others along; a rank half alive would be worse than none.
+    const auto parts = *state.running;
+    state.running.reset();
+    if (!state.is_stopping)
+      tell(self, state.gateway, rank_down_atom::value, caf::to_string(down.reason), false);
+    for_each_part(parts, [self](const auto& part, const char*) {
+      self->send_exit(part, caf::exit_reason::kill);
+    });
+  }
+  if (--state.alive == 0) drain(self);
+}
+
+bool kill_part(pointer self, const std::string& name) {
+  if (!self->state.running) return false;
+  bool was_found = false;
+  for_each_part(*self->state.running, [&](const auto& part, const char* part_name) {
+    if (name != part_name) return;
+    was_found = true;
+    self->send_exit(part, caf::exit_reason::kill);
+  });
+  return was_found;
+}
+
+void add(node_stats& sum, const node_stats& more) {
+  sum.running += more.running;
+  sum.queued += more.queued;
+  sum.inflight_steps += more.inflight_steps;
+  sum.kv_blocks_total += more.kv_blocks_total;
+  sum.kv_blocks_free += more.kv_blocks_free;
+  sum.slots_total += more.slots_total;
+  sum.slots_free += more.slots_free;
+  sum.deferred_blocks += more.deferred_blocks;
+  sum.steps += more.steps;
+  sum.tokens_out += more.tokens_out;
+  sum.device_busy_ns += more.device_busy_ns;
+  sum.device_span_ns += more.device_span_ns;
+}
+
+/// Asks three actors and answers when all have; one that is gone makes the answer an error.
+caf::typed_response_promise<node_stats> gather_stats(pointer self) {
+  auto promise = self->make_response_promise<node_stats>();
+  if (!self->state.running) {
+    node_stats down;
+    down.rank_restarts = self->state.restarts;
+    promise.deliver(down);
+    return promise;
+  }
+  struct gathering {
+    node_stats sum;
+    int missing = 3;
+    bool has_failed = false;
+  };
+  auto shared = std::make_shared<gathering>();
+  shared->sum.rank_restarts = self->state.restarts;
+  const auto take = [promise, shared](const node_stats& part) mutable {
+    add(shared->sum, part);
+    if (--shared->missing == 0) promise.deliver(shared->sum);
+  };
+  const auto fail_once = [promise, shared](caf::error& reason) mutable {
+    if (std::exchange(shared->has_failed, true)) return;
+    promise.deliver(std::move(reason));
+  };
+  const auto& parts = *self->state.running;
+  ask(self, parts.scheduler, stats_timeout, stats_atom::value).then(take, fail_once);
+  ask(self, parts.allocator, stats_timeout, stats_atom::value).then(take, fail_once);
+  ask(self, parts.collector, stats_timeout, stats_atom::value).then(take, fail_once);
+  return promise;
+}
+
+}  // namespace
+
+supervisor_actor::behavior_type rank_supervisor(pointer self, rank_config config,
+                                                gateway_actor gateway, device_doors* doors) {
+  auto& state = self->state;
+  state.config = std::move(config);
+  state.gateway = std::move(gateway);
+  state.doors = doors;
+  self->set_down_handler([self](caf::down_msg& down) { on_down(self, down); });
+  start(self);
+  return {
+    [self](fired_atom, ticket id, device_status status, const phase_times&) {
+      auto& it = self->state;
+      if (id.value != it.drain_ticket || it.running || it.is_stopping) return;
+      if (status.is_sticky) return give_up(self, "the device is lost");
+      it.config.runner->reset();
+      log(severity::warning, "rank {} starts again", it.config.scheduler.rank.value);
+      start(self);
+    },
+    [self](wake_atom, std::uint64_t drain_ticket) {
+      auto& it = self->state;
+      if (drain_ticket != it.drain_ticket || it.running || it.is_stopping) return;
+      give_up(self, "the device does not come to rest");
+    },
+    [self](kill_atom, const std::string& name) { return kill_part(self, name); },
+    [self](stats_atom) { return gather_stats(self); },
+    [self](trace_atom, std::uint32_t steps) {
+      auto promise = self->make_response_promise<std::vector<step_trace>>();
+      if (!self->state.running) {
+        promise.deliver(std::vector<step_trace>{});
+        return promise;
+      }
+      ask(self, self->state.running->scheduler, stats_timeout, trace_atom::value, steps)
+        .then(
+          [promise](std::vector<step_trace>& trace) mutable { promise.deliver(std::move(trace)); },
+          [promise](caf::error& reason) mutable { promise.deliver(std::move(reason)); });
+      return promise;
+    },
+    [self](stop_atom) {
+      auto& it = self->state;
+      it.is_stopping = true;
+      if (!it.running) {
+        self->quit();
+        return;
+      }
+      self->send_exit(it.running->scheduler, caf::exit_reason::user_shutdown);
+    },
+  };
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,189 @@
+#include "actors/request_intake.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "runtime/text/chat_encoding.hpp"
+#include "runtime/text/chat_request.hpp"
+
+namespace deepinfer {
+namespace {
+
+constexpr std::size_t max_stop_strings = 16;
+constexpr std::int32_t max_logprobs = 20;
+
+tl::unexpected<error> bad(std::string param, std::string message) {
+  return fail(errc::invalid_argument, param + ": " + std::move(message), std::move(param));
+}
+
+result<void> in_range(const char* param, float value, float least, float most, bool least_open) {
+  const bool is_low = least_open ? !(value > least) : !(value >= least);
+  if (!std::isfinite(value) || is_low || value > most)
+    return bad(param,
+               fmt::format("{} is not in {}{}, {}]", value, least_open ? "(" : "[", least, most));
+  return {};
+}
+
+/// Fields that plain and chat requests share: those the client set win.
+void overlay(const sampling_request& asked, sampling_params& params) {
+  if (asked.temperature) params.temperature = *asked.temperature;
+  if (asked.top_p) params.top_p = *asked.top_p;
+  if (asked.top_k) params.top_k = *asked.top_k < 0 ? 0 : *asked.top_k;
+  if (asked.min_p) params.min_p = *asked.min_p;
+  if (asked.presence_penalty) params.presence_penalty = *asked.presence_penalty;
+  if (asked.frequency_penalty) params.frequency_penalty = *asked.frequency_penalty;
+  if (asked.repetition_penalty) params.repetition_penalty = *asked.repetition_penalty;
+  if (asked.seed) params.seed = *asked.seed;
+  if (asked.max_tokens) params.max_tokens = *asked.max_tokens;
+  if (asked.min_tokens > 0) params.min_tokens = asked.min_tokens;
+  if (asked.logprobs) params.logprobs = *asked.logprobs;
+  if (asked.ignore_eos) params.ignore_eos = true;
+  params.include_stop = asked.include_stop;
+  params.skip_special_tokens = asked.skip_special_tokens;
+  if (!asked.stop_token_ids.empty()) params.stop_token_ids = asked.stop_token_ids;
+  if (!asked.stop.empty()) params.stop = asked.stop;
+  if (!asked.logit_bias.empty()) params.logit_bias = asked.logit_bias;
+}
+
+output_stream_options output_of(const sampling_params& params) {
+  output_stream_options output;
+  output.skip_special = params.skip_special_tokens;
+  output.include_stop = params.include_stop;
+  output.stop = params.stop;
+  return output;
+}
+
+/// A client's JSON names no model, or any: the node serves one, so that one is meant.
+result<chat_request> read_chat(const std::string& text, const intake_facts& facts) {
+  DI_TRY(json::value body, parse_json(text));
+  if (auto* object = body.if_object(); object && !object->contains("model"))
+    object->emplace("model", facts.model_name);
+  chat_request_options options;
+  options.models = {{facts.model_name, facts.variant}};
+  options.thinking_by_default = false;
+  return read_chat_request(body, options);
+}
+
+}  // namespace
+
+result<accepted_request> request_intake::accept(const generate_request& request,
+                                                std::uint64_t drawn_seed) const {
+  const int inputs =
+    int{request.text.has_value()} + int{request.ids.has_value()} + int{request.chat.has_value()};
+  if (inputs != 1)
+    return bad("input",
+               fmt::format("{} of text, ids and chat are set, exactly one is needed", inputs));
+  if (request.chat) return accept_chat(request, drawn_seed);
+  DI_TRY(auto prompt, plain_prompt(request));
+  DI_TRY_VOID(check_prompt(prompt));
+  auto params = std::make_shared<sampling_params>();
+  params->seed = drawn_seed;
+  overlay(request.sampling, *params);
+  DI_TRY_VOID(check(*params));
+  accepted_request accepted;
+  accepted.prompt = std::make_shared<const std::vector<token_id>>(std::move(prompt));
+  accepted.output = output_of(*params);
+  accepted.params = std::move(params);
+  return accepted;
+}
+
+result<accepted_request> request_intake::accept_chat(const generate_request& request,
+                                                     std::uint64_t drawn_seed) const {
+  DI_TRY(auto chat, read_chat(*request.chat, facts_));
+  if (chat.constraint.kind != constraint_kind::none &&
+      chat.constraint.kind != constraint_kind::tool_call)
+    return bad("response_format", fmt::format("{} needs structured output, which is not built yet",
+                                              name_of(chat.constraint.kind)));
+  const auto& asked = request.sampling;
+  if (asked.temperature) chat.sampling.temperature = *asked.temperature;
+  if (asked.top_p) chat.sampling.top_p = *asked.top_p;
+  if (asked.max_tokens) chat.sampling.max_completion_tokens = *asked.max_tokens;
+  DI_TRY(auto prompt, encode_prompt(render_chat(chat.conversation, facts_.variant), words_));
+  DI_TRY_VOID(check_prompt(prompt));
+  DI_TRY(auto resolved,
+         resolve_sampling(chat, facts_.policy, static_cast<std::int64_t>(prompt.size()),
+                          facts_.max_model_len, drawn_seed));
+  // Temperature, top_p and the limit were resolved by policy above.
+  auto rest = asked;
+  rest.temperature.reset();
+  rest.top_p.reset();
+  rest.max_tokens.reset();
+  if (asked.include_stop)
+    return bad("include_stop", "a chat answer never includes its stop string");
+  auto params = std::make_shared<sampling_params>(std::move(resolved));
+  overlay(rest, *params);
+  DI_TRY_VOID(check(*params));
+  accepted_request accepted;
+  accepted.output = output_of(*params);
+  // In a chat, stop strings are looked for in the content alone, so the parser does it; the
+  // scheduler would see them in the reasoning as well.
+  output_mode mode;
+  mode.stop = asked.stop.empty() ? chat.sampling.stop : asked.stop;
+  params->stop.clear();
+  accepted.output.stop.clear();
+  mode.start = parse_start_of(chat.conversation);
+  mode.parse_tool_calls = chat.parse_tool_calls;
+  mode.json_output = chat.json_output;
+  accepted.output.chat = std::move(mode);
+  accepted.prompt = std::make_shared<const std::vector<token_id>>(std::move(prompt));
+  accepted.params = std::move(params);
+  return accepted;
+}
+
+result<std::vector<token_id>> request_intake::plain_prompt(const generate_request& request) const {
+  if (request.ids) return *request.ids;
+  std::vector<token_id> prompt{facts_.bos};
+  words_.encode_into(prompt, *request.text, specials::on);
+  return prompt;
+}
+
+result<void> request_intake::check_prompt(const std::vector<token_id>& prompt) const {
+  if (prompt.empty()) return bad("ids", "the prompt is empty, at least one token id is needed");
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    if (prompt[i] < 0 || prompt[i] >= facts_.vocab_size)
+      return bad(
+        "ids", fmt::format("entry {} is {}, expected 0..{}", i, prompt[i], facts_.vocab_size - 1));
+  }
+  if (static_cast<std::int64_t>(prompt.size()) >= facts_.max_model_len)
+    return fail(
+      errc::context_length_exceeded,
+      fmt::format("the prompt has {} tokens, the context holds {} with at least one output",
+                  prompt.size(), facts_.max_model_len),
+      "prompt");
+  return {};
+}
+
+result<void> request_intake::check(const sampling_params& params) const {
+  constexpr float huge = 1e6f;
+  DI_TRY_VOID(in_range("temperature", params.temperature, 0.0f, huge, false));
+  DI_TRY_VOID(in_range("top_p", params.top_p, 0.0f, 1.0f, true));
+  DI_TRY_VOID(in_range("min_p", params.min_p, 0.0f, 1.0f, false));
+  DI_TRY_VOID(in_range("presence_penalty", params.presence_penalty, -2.0f, 2.0f, false));
+  DI_TRY_VOID(in_range("frequency_penalty", params.frequency_penalty, -2.0f, 2.0f, false));
+  DI_TRY_VOID(in_range("repetition_penalty", params.repetition_penalty, 0.0f, huge, true));
+  if (params.max_tokens == 0 || params.max_tokens < -1)
+    return bad("max_tokens", fmt::format("{} is not at least 1", params.max_tokens));
+  if (params.min_tokens < 0 || (params.max_tokens > 0 && params.min_tokens > params.max_tokens))
+    return bad("min_tokens", fmt::format("{} is not in [0, max_tokens = {}]", params.min_tokens,
+                                         params.max_tokens));
+  if (params.logprobs < -1 || params.logprobs > max_logprobs)
+    return bad("logprobs", fmt::format("{} is not in [0, {}]", params.logprobs, max_logprobs));
+  if (params.stop.size() > max_stop_strings)
+    return bad("stop", fmt::format("{} strings, at most {} are allowed", params.stop.size(),
+                                   max_stop_strings));
+  for (const auto& stop : params.stop)
+    if (stop.empty()) return bad("stop", "an empty stop string");
+  for (const auto id : params.stop_token_ids)
+    if (id < 0 || id >= facts_.vocab_size)
+      return bad("stop_token_ids", fmt::format("{} is not in 0..{}", id, facts_.vocab_size - 1));
+  for (const auto& [id, bias] : params.logit_bias) {
+    if (id < 0 || id >= facts_.vocab_size)
+      return bad("logit_bias", fmt::format("id {} is not in 0..{}", id, facts_.vocab_size - 1));
+    if (!std::isfinite(bias))
+      return bad("logit_bias", fmt::format("bias of id {} is {}", id, bias));
+  }
+  return {};
+}
+
+}  // namespace deepinfer

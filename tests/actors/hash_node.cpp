@@ -1,0 +1,90 @@
+#include "tests/actors/hash_node.hpp"
+
+#include <doctest/doctest.h>
+
+#include "actors/output_stream.hpp"
+#include "actors/request_intake.hpp"
+#include "runtime/device/cpu_device.hpp"
+
+namespace deepinfer {
+namespace {
+
+constexpr hash_model_config model{};
+
+}  // namespace
+
+hash_node start_hash_node(const hash_node_options& options) {
+  runner_config sizes;
+  sizes.depth = options.depth;
+  sizes.max_num_seqs = options.max_num_seqs;
+  sizes.state_slots = options.max_num_seqs * options.depth;
+  sizes.max_num_batched_tokens = options.max_num_batched_tokens;
+  sizes.max_model_len = options.max_model_len;
+  sizes.num_kv_blocks = options.num_kv_blocks;
+  sizes.block_size = options.block_size;
+
+  hash_node out;
+  out.runner = std::make_shared<hash_runner>(sizes, model);
+  auto words = tokenizer::open(std::string(DI_SOURCE_DIR) + "/examples/models/tiny-v41").value();
+  intake_facts facts;
+  facts.model_name = "hash";
+  facts.vocab_size = model.vocab;
+  facts.max_model_len = options.max_model_len;
+  rank_machines machines;
+  machines.on = std::make_unique<cpu_device>(cpu_device_config{1, 64});
+  machines.runner = options.wrap ? options.wrap(out.runner) : out.runner;
+  machines.texts = std::make_shared<tokenizer_texts>(words);
+  machines.intake = std::make_shared<request_intake>(std::move(words), facts);
+  machines.eos_ids = {hash_stop_id};
+
+  engine_settings settings;
+  settings.engine.depth = options.depth;
+  settings.engine.max_num_seqs = options.max_num_seqs;
+  settings.engine.chunk_size = options.chunk_size;
+  settings.engine.watchdog = options.watchdog;
+  settings.server.max_queued_requests = options.max_queued_requests;
+  out.engine = node::start(settings, std::move(machines), {});
+  return out;
+}
+
+std::vector<token_id> prompt_ids(const std::string& name, std::int32_t count) {
+  return hash_prompt(model, name, count);
+}
+
+std::vector<token_id> expected_ids(const std::vector<token_id>& prompt, std::int32_t count) {
+  hash_script script;
+  script.prompt = prompt;
+  return hash_sequence(model, std::move(script), {}).outputs(count);
+}
+
+generate_request greedy(std::vector<token_id> prompt, std::int32_t max_tokens) {
+  generate_request request;
+  request.ids = std::move(prompt);
+  request.sampling.temperature = 0.0f;
+  request.sampling.max_tokens = max_tokens;
+  return request;
+}
+
+void check_at_rest(const hash_node& it) {
+  // Aborts and releases are messages: ask until they have arrived. Each turn is a round trip
+  // through the rank's actors; the bound is on turns, not on time.
+  result<node_stats> stats = fail(errc::internal, "never asked");
+  for (int turn = 0; turn < 200'000; ++turn) {
+    stats = it.engine->connect().stats();
+    if (!stats || stats->slots_total == 0) continue;  // restarting
+    if (stats->running == 0 && stats->queued == 0 && stats->inflight_steps == 0 &&
+        stats->kv_blocks_free == stats->kv_blocks_total && stats->slots_free == stats->slots_total)
+      break;
+  }
+  REQUIRE(stats.has_value());
+  CHECK(stats->running == 0);
+  CHECK(stats->queued == 0);
+  CHECK(stats->inflight_steps == 0);
+  CHECK(stats->deferred_blocks == 0);
+  CHECK(stats->kv_blocks_free == stats->kv_blocks_total);
+  CHECK(stats->slots_free == stats->slots_total);
+  for (const auto& it_is : it.runner->canary().errors())
+    FAIL_CHECK(it_is.name << ": " << it_is.text);
+}
+
+}  // namespace deepinfer

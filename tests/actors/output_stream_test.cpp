@@ -1,0 +1,143 @@
+#include <doctest/doctest.h>
+
+#include "actors/output_stream.hpp"
+
+using namespace deepinfer;
+
+namespace {
+
+const tokenizer& words() {
+  static const auto loaded =
+    tokenizer::open(std::string(DI_SOURCE_DIR) + "/examples/models/tiny-v41").value();
+  return loaded;
+}
+
+/// What a client reads when `ids` arrive one chunk each and then the finish.
+struct reading {
+  std::vector<std::string> pieces;
+  std::string text;
+  std::string reasoning;
+  std::vector<tool_call_delta> calls;
+  sequence_finish finish;
+};
+
+reading read_all(output_stream& stream, const std::vector<token_id>& ids, sequence_finish how) {
+  reading out;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    sequence_chunk chunk;
+    chunk.tokens = {ids[i]};
+    if (i + 1 == ids.size()) chunk.finish = how;
+    token_chunk seen;
+    stream.push(chunk, seen);
+    out.pieces.push_back(seen.text);
+    out.text += seen.text;
+    out.reasoning += seen.reasoning_text;
+    out.calls.insert(out.calls.end(), seen.tool_calls.begin(), seen.tool_calls.end());
+    if (seen.finish) out.finish = *seen.finish;
+  }
+  return out;
+}
+
+sequence_finish ended(finish_reason reason, std::int64_t stop_bytes = -1, std::string stop = {}) {
+  sequence_finish how;
+  how.reason = reason;
+  how.stop_bytes = stop_bytes;
+  how.stop_detail = std::move(stop);
+  return how;
+}
+
+/// Where the scheduler would stop: the bytes before the first match.
+sequence_finish stopped_at(const std::string& text, const std::string& stop) {
+  return ended(finish_reason::stop, static_cast<std::int64_t>(text.find(stop)), stop);
+}
+
+}  // namespace
+
+TEST_CASE("text arrives in whole characters, whatever the tokens cut") {
+  const std::string text = "naïve 日本 🙂 end";
+  auto stream = output_stream(words(), {});
+  const auto seen =
+    read_all(stream, words().encode(text, specials::off), ended(finish_reason::length));
+  CHECK(seen.text == text);
+  for (const auto& piece : seen.pieces) CHECK(is_utf8(piece));
+}
+
+TEST_CASE("no byte of a stop string is shown before it is certain, and none after the cut") {
+  const std::string text = "one two STOP";  // the scheduler ends with the token that completes it
+  const auto ids = words().encode(text, specials::off);
+  for (const bool keeps : {false, true}) {
+    CAPTURE(keeps);
+    output_stream_options options;
+    options.stop = {"STOP"};
+    options.include_stop = keeps;
+    auto stream = output_stream(words(), options);
+    const auto seen = read_all(stream, ids, stopped_at(text, "STOP"));
+    CHECK(seen.text == (keeps ? "one two STOP" : "one two "));
+    for (const auto& piece : seen.pieces) CHECK((keeps || piece.find('S') == std::string::npos));
+  }
+}
+
+TEST_CASE("text that only looked like a stop string is shown in the end") {
+  const std::string text = "STO";
+  output_stream_options options;
+  options.stop = {"STOP"};
+  auto stream = output_stream(words(), options);
+  const auto seen =
+    read_all(stream, words().encode(text, specials::off), ended(finish_reason::length));
+  CHECK(seen.text == text);
+}
+
+TEST_CASE("special tokens are hidden or shown as the request wants, a stop id's own text is cut") {
+  auto ids = words().encode("hi", specials::off);
+  ids.push_back(1);
+  auto hidden = output_stream(words(), {});
+  CHECK(read_all(hidden, ids, ended(finish_reason::stop)).text == "hi");
+  output_stream_options options;
+  options.skip_special = false;
+  options.include_stop = true;
+  auto shown = output_stream(words(), options);
+  CHECK(read_all(shown, ids, ended(finish_reason::stop)).text == "hi<｜end▁of▁sentence｜>");
+
+  auto plain = words().encode("a b", specials::off);
+  auto by_id = output_stream(words(), {});
+  CHECK(read_all(by_id, plain, ended(finish_reason::stop)).text ==
+        "a" + std::string(plain.size() > 2 ? " " : ""));
+}
+
+TEST_CASE("a chat answer is split into reasoning and content, and reasoning tokens are counted") {
+  output_stream_options options;
+  options.chat.emplace();
+  options.chat->start = parse_start::reasoning;
+  auto stream = output_stream(words(), options);
+  auto ids = words().encode("I think", specials::off);
+  const auto thought = static_cast<std::int32_t>(ids.size());
+  ids.push_back(words().id_of("</think>").value());
+  for (const auto id : words().encode("Hello", specials::off)) ids.push_back(id);
+  ids.push_back(1);
+  const auto seen = read_all(stream, ids, ended(finish_reason::stop));
+  CHECK(seen.reasoning == "I think");
+  CHECK(seen.text == "Hello");
+  CHECK(seen.finish.usage.reasoning_tokens == thought + 1);
+}
+
+TEST_CASE("a chat answer that ends in a call finishes with tool_calls and a unique id") {
+  output_stream_options options;
+  options.chat.emplace();
+  options.chat->start = parse_start::content;
+  options.chat->parse_tool_calls = true;
+  options.call_suffix = "r7";
+  auto stream = output_stream(words(), options);
+  const std::string text = "\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get_weather\">\n"
+                           "<｜DSML｜ parameter name=\"city\" string=\"true\">Rome"
+                           "</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>";
+  auto ids = words().encode(text, specials::on);
+  ids.push_back(1);
+  const auto seen = read_all(stream, ids, ended(finish_reason::stop));
+  CHECK(seen.finish.reason == finish_reason::tool_calls);
+  REQUIRE(!seen.calls.empty());
+  CHECK(seen.calls[0].name == "get_weather");
+  CHECK(seen.calls[0].id == "call_00_r7");
+  std::string arguments;
+  for (const auto& call : seen.calls) arguments += call.arguments;
+  CHECK(arguments == R"({"city": "Rome"})");
+}

@@ -1,0 +1,137 @@
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "actors/request_intake.hpp"
+
+using namespace deepinfer;
+
+namespace {
+
+request_intake make_intake(std::int32_t max_model_len = 64) {
+  auto words = tokenizer::open(std::string(DI_SOURCE_DIR) + "/examples/models/tiny-v41").value();
+  intake_facts facts;
+  facts.model_name = "tiny-v41";
+  facts.vocab_size = 2048;
+  facts.max_model_len = max_model_len;
+  return request_intake(std::move(words), std::move(facts));
+}
+
+generate_request with_ids(std::vector<token_id> ids) {
+  generate_request request;
+  request.ids = std::move(ids);
+  return request;
+}
+
+}  // namespace
+
+TEST_CASE("a text is continued as it stands, BOS first, and ids are used as given") {
+  const auto intake = make_intake();
+  generate_request request;
+  request.text = "Hello";
+  const auto accepted = intake.accept(request, 7);
+  REQUIRE(accepted.has_value());
+  CHECK(accepted->prompt->front() == 0);
+  CHECK(accepted->prompt->size() > 1);
+  CHECK(accepted->params->seed == 7);
+  CHECK(*intake.accept(with_ids({5, 6}), 7)->prompt == std::vector<token_id>{5, 6});
+}
+
+TEST_CASE("a seed and other wishes of the request win over what the node would choose") {
+  auto request = with_ids({5});
+  request.sampling.seed = 42;
+  request.sampling.temperature = 0.25f;
+  request.sampling.top_k = -1;
+  const auto accepted = make_intake().accept(request, 7);
+  REQUIRE(accepted.has_value());
+  CHECK(accepted->params->seed == 42);
+  CHECK(accepted->params->temperature == 0.25f);
+  CHECK(accepted->params->top_k == 0);
+}
+
+TEST_CASE("a bad request is refused with the field's name, what was found and what was expected") {
+  struct bad_case {
+    const char* param;
+    errc code;
+    void (*spoil)(generate_request&);
+  };
+  const bad_case table[] = {
+    {"input", errc::invalid_argument, [](generate_request& it) { it.ids.reset(); }},
+    {"input", errc::invalid_argument, [](generate_request& it) { it.text = "x"; }},
+    {"ids", errc::invalid_argument, [](generate_request& it) { it.ids->clear(); }},
+    {"ids", errc::invalid_argument, [](generate_request& it) { it.ids->push_back(2048); }},
+    {"ids", errc::invalid_argument, [](generate_request& it) { it.ids->push_back(-1); }},
+    {"prompt", errc::context_length_exceeded, [](generate_request& it) { it.ids->assign(64, 5); }},
+    {"temperature", errc::invalid_argument,
+     [](generate_request& it) { it.sampling.temperature = -0.1f; }},
+    {"temperature", errc::invalid_argument,
+     [](generate_request& it) {
+       it.sampling.temperature = std::numeric_limits<float>::quiet_NaN();
+     }},
+    {"top_p", errc::invalid_argument, [](generate_request& it) { it.sampling.top_p = 0.0f; }},
+    {"top_p", errc::invalid_argument, [](generate_request& it) { it.sampling.top_p = 1.5f; }},
+    {"min_p", errc::invalid_argument, [](generate_request& it) { it.sampling.min_p = 2.0f; }},
+    {"presence_penalty", errc::invalid_argument,
+     [](generate_request& it) { it.sampling.presence_penalty = 3.0f; }},
+    {"frequency_penalty", errc::invalid_argument,
+     [](generate_request& it) { it.sampling.frequency_penalty = -3.0f; }},
+    {"repetition_penalty", errc::invalid_argument,
+     [](generate_request& it) { it.sampling.repetition_penalty = 0.0f; }},
+    {"max_tokens", errc::invalid_argument,
+     [](generate_request& it) { it.sampling.max_tokens = 0; }},
+    {"min_tokens", errc::invalid_argument,
+     [](generate_request& it) {
+       it.sampling.max_tokens = 2;
+       it.sampling.min_tokens = 3;
+     }},
+    {"logprobs", errc::invalid_argument, [](generate_request& it) { it.sampling.logprobs = 21; }},
+    {"stop", errc::invalid_argument, [](generate_request& it) { it.sampling.stop = {""}; }},
+    {"stop", errc::invalid_argument,
+     [](generate_request& it) { it.sampling.stop.assign(17, "x"); }},
+    {"stop_token_ids", errc::invalid_argument,
+     [](generate_request& it) { it.sampling.stop_token_ids = {9999}; }},
+    {"logit_bias", errc::invalid_argument,
+     [](generate_request& it) {
+       it.sampling.logit_bias = {{9999, 1.0f}};
+     }},
+    {"logit_bias", errc::invalid_argument,
+     [](generate_request& it) {
+       it.sampling.logit_bias = {{5, std::numeric_limits<float>::infinity()}};
+     }},
+  };
+  const auto intake = make_intake();
+  REQUIRE(intake.accept(with_ids({5}), 7).has_value());
+  for (const auto& row : table) {
+    CAPTURE(row.param);
+    auto request = with_ids({5});
+    row.spoil(request);
+    const auto accepted = intake.accept(request, 7);
+    REQUIRE(!accepted.has_value());
+    CHECK(accepted.error().code == row.code);
+    CHECK(accepted.error().param == row.param);
+    CHECK(!accepted.error().message.empty());
+  }
+}
+
+TEST_CASE("a chat request is rendered, tokenized and parsed as the model's format wants it") {
+  const auto intake = make_intake();
+  generate_request request;
+  request.chat = R"({"messages": [{"role": "user", "content": "Hello"}], "temperature": 0.5})";
+  request.sampling.max_tokens = 16;
+  const auto accepted = intake.accept(request, 7);
+  REQUIRE(accepted.has_value());
+  CHECK(*accepted->prompt == std::vector<token_id>{0, 2035, 1291, 2036, 2038});
+  CHECK(accepted->params->temperature == 0.5f);
+  CHECK(accepted->params->max_tokens == 16);
+  REQUIRE(accepted->output.chat.has_value());
+  CHECK(accepted->output.chat->start == parse_start::content);
+}
+
+TEST_CASE("a chat request that needs structured output is refused, not answered without it") {
+  generate_request request;
+  request.chat = R"({"messages": [{"role": "user", "content": "Hi"}],
+                     "response_format": {"type": "json_object"}})";
+  const auto accepted = make_intake().accept(request, 7);
+  REQUIRE(!accepted.has_value());
+  CHECK(accepted.error().param == "response_format");
+}

@@ -1,0 +1,179 @@
+#include <doctest/doctest.h>
+
+#include "runtime/base/json.hpp"
+#include "tests/cli/run_binary.hpp"
+#include "tests/support/temp_directory.hpp"
+
+using namespace deepinfer;
+
+TEST_CASE(
+  "results go to stdout, mistakes to stderr with exit code 2 and one line that names them") {
+  struct mistake {
+    std::vector<std::string> args;
+    std::string message;
+  };
+  // clang-format off
+  const mistake table[] = {
+    {{"tokenise", "x"}, "unknown command 'tokenise'; did you mean 'tokenize'?"},
+    {{"cofnig"}, "unknown command 'cofnig'; did you mean 'config'?"},
+    {{"config"}, "config: found nothing, expected one of print, validate, docs"},
+    {{"config", "prnt"}, "config: found unknown 'prnt', expected one of print, validate, docs"},
+    {{"tokenize", "--jsno", "x"}, "unknown flag '--jsno'; did you mean '--json'?"},
+    {{"tokenize", "a", "b"}, "unexpected argument 'b'"},
+    {{"config", "validate"}, "missing argument: FILE"},
+    {{"config", "print", "--depth", "4"}, "--depth: found '4', expected a whole number from 1 to 3"},
+    {{"config", "print", "--config", "/nonexistent.yaml"}, "/nonexistent.yaml: "},
+    {{"detokenize", "1,x"}, "id 2: found 'x', expected a whole number, at least 0"},
+    {{"detokenize", "1,,2"}, "id 2: found ''"},
+    {{"tokenize", "--jsonl", "/nonexistent.jsonl"}, "/nonexistent.jsonl: "},
+    {{"render", "/nonexistent.json"}, "/nonexistent.json: "},
+    {{"render"}, "expected FILE.json"},
+    {{"logits", "--out", "/tmp/x"}, "--ids: found none"},
+    {{"logits", "--ids", "0"}, "--out: found none"},
+    {{"logits", "--ids", "0,2048", "--out", "x"}, "--ids: id 2: found '2048', expected a whole number, 0 to 2047"},
+    {{"check", "--ep-size", "0"}, "--ep-size: found '0', expected a whole number from 1"},
+    {{"check", "--device-memory", "much"}, "--device-memory: found 'much', expected a size"},
+  };
+  // clang-format on
+  for (const auto& row : table) {
+    CAPTURE(row.message);
+    const auto run = run_binary(row.args);
+    CHECK(run.code == 2);
+    CHECK(run.out.empty());
+    CHECK(run.err.starts_with("deepinfer: error: "));
+    CHECK(holds(run.err, row.message));
+  }
+}
+
+TEST_CASE("without a command the usage is a mistake, with --help it is the result") {
+  const auto bare = run_binary({});
+  CHECK(bare.code == 2);
+  CHECK(bare.out.empty());
+  CHECK(holds(bare.err, "Usage: deepinfer COMMAND"));
+  const auto help = run_binary({"--help"});
+  CHECK(help.code == 0);
+  CHECK(help.err.empty());
+  CHECK(help.out == bare.err);
+}
+
+TEST_CASE("every command of the list has help with its flags, defaults and usage") {
+  const auto list = run_binary({"--help"}).out;
+  const std::vector<std::vector<std::string>> commands{
+    {"generate"}, {"chat"},   {"check"},   {"tokenize"},        {"detokenize"},        {"render"},
+    {"parse"},    {"logits"}, {"version"}, {"config", "print"}, {"config", "validate"}};
+  for (auto words : commands) {
+    std::string name;
+    for (const auto& word : words) name += (name.empty() ? "" : " ") + word;
+    CAPTURE(name);
+    CHECK(holds(list, "  " + name + " "));
+    auto asked = words;
+    asked.push_back("--help");
+    const auto help = run_binary(asked);
+    CHECK(help.code == 0);
+    CHECK(help.err.empty());
+    CHECK(holds(help.out, "Usage: deepinfer " + name + " [FLAGS]"));
+    words.insert(words.begin(), "help");
+    CHECK(run_binary(words).out == help.out);
+  }
+  const auto print = run_binary({"config", "print", "--help"}).out;
+  CHECK(holds(print, "--depth N"));
+  CHECK(holds(print, "[default: 30s]"));
+  CHECK(holds(print, "--[no-]mixed-steps"));
+}
+
+TEST_CASE("version names itself, its libraries and devices, in text and as JSON") {
+  const auto text = run_binary({"version"});
+  CHECK(text.code == 0);
+  CHECK(text.out.starts_with("deepinfer "));
+  CHECK(run_binary({"--version"}).out == text.out);
+  const auto run = run_binary({"version", "--json"});
+  const auto parsed = parse_json(run.out);
+  REQUIRE(parsed);
+  CHECK(parsed->at("caf").as_string().starts_with("0.17."));
+  CHECK(parsed->at("protobuf").as_string().starts_with("3."));
+  CHECK(parsed->at("devices").as_array().at(0) == "cpu");
+  CHECK(parsed->at("cores").to_number<int>() >= 1);
+}
+
+TEST_CASE("config print shows every value with its origin, by precedence") {
+  const temp_directory place;
+  place.write("c.yaml", "engine:\n  depth: 1\n  chunk_size: 64\n");
+  const auto run =
+    run_binary({"config", "print", "--json", "--config", place.file("c.yaml"), "--depth", "3"},
+               {.environment = {{"DEEPINFER_CHUNK_SIZE", "128"}, {"DEEPINFER_NUM_THREADS", "1"}}});
+  CHECK(run.code == 0);
+  const auto parsed = parse_json(run.out);
+  REQUIRE(parsed);
+  const auto check = [&](std::string_view key, std::string_view value, std::string_view origin) {
+    CAPTURE(key);
+    CHECK(parsed->at(key).at("value").as_string() == value);
+    CHECK(parsed->at(key).at("origin").as_string() == origin);
+  };
+  check("engine.depth", "3", "--depth");
+  check("engine.chunk_size", "128", "DEEPINFER_CHUNK_SIZE");
+  check("engine.num_threads", "1", "DEEPINFER_NUM_THREADS");
+  check("engine.block_size", "64", "default");
+  const auto by_variable =
+    run_binary({"config", "print"}, {.environment = {{"DEEPINFER_CONFIG", place.file("c.yaml")}}});
+  CHECK(holds(by_variable.out, place.file("c.yaml") + ":2:10"));
+}
+
+TEST_CASE("config validate accepts the presets and names file, line and column of a mistake") {
+  for (const auto* preset : {"tiny.yaml", "v4.1-flash.yaml"}) {
+    const auto run =
+      run_binary({"config", "validate", std::string(DI_SOURCE_DIR "/config/") + preset});
+    CHECK(run.code == 0);
+    CHECK(holds(run.out, ": valid, "));
+  }
+  const temp_directory place;
+  place.write("c.yaml", "version: 1\nengine:\n  dpeth: 1\n");
+  const auto run = run_binary({"config", "validate", place.file("c.yaml")});
+  CHECK(run.code == 2);
+  CHECK(run.err == "deepinfer: error: " + place.file("c.yaml") +
+                     ":3:3: engine: unknown key 'dpeth'; did you mean 'depth'?\n");
+}
+
+TEST_CASE("an unknown DEEPINFER_ variable is a warning on stderr, and -q hides it") {
+  const run_options options{.environment = {{"DEEPINFER_DEPHT", "1"}}};
+  const auto run = run_binary({"config", "print"}, options);
+  CHECK(run.code == 0);
+  CHECK(holds(run.err, "unknown variable DEEPINFER_DEPHT in the environment; did you mean "
+                       "'DEEPINFER_DEPTH'?"));
+  const auto quiet = run_binary({"config", "print", "-q"}, options);
+  CHECK(quiet.err.empty());
+  CHECK(quiet.out == run.out);
+}
+
+TEST_CASE("log lines are JSON where the settings say so") {
+  const auto run = run_binary({"config", "print", "--log-format", "json"},
+                              {.environment = {{"DEEPINFER_DEPHT", "1"}}});
+  const auto parsed = parse_json(run.err);
+  REQUIRE(parsed);
+  CHECK(parsed->at("level") == "warning");
+}
+
+TEST_CASE("a device that is not there ends with exit code 5, a model that is not there with 3") {
+  const auto device = run_binary({"logits", "--ids", "0", "--out", "x", "--device", "cuda"});
+  CHECK(device.code == 5);
+  CHECK(holds(device.err, "this build has no CUDA device"));
+  const auto model = run_binary({"logits", "--ids", "0", "--out", "x", "--model", "/nonexistent"});
+  CHECK(model.code == 3);
+  CHECK(holds(model.err, "/nonexistent"));
+  const auto words = run_binary({"tokenize", "x", "--tokenizer", "/nonexistent"});
+  CHECK(words.code == 3);
+}
+
+TEST_CASE("output that cannot be written is exit code 1, not silence") {
+  const auto run = run_binary({"config", "docs"}, {.out_path = "/dev/full"});
+  CHECK(run.code == 1);
+  CHECK(holds(run.err, "results could not be written"));
+}
+
+TEST_CASE("nothing is coloured when the output is not a terminal") {
+  for (const auto& args : std::vector<std::vector<std::string>>{
+         {"nope"}, {"--help"}, {"version"}, {"check"}, {"config", "print", "-v"}}) {
+    const auto run = run_binary(args, {.environment = {{"DEEPINFER_DEPHT", "1"}}});
+    CHECK(run.out.find('\033') == std::string::npos);
+    CHECK(run.err.find('\033') == std::string::npos);
+  }
+}
