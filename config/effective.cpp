@@ -170,15 +170,12 @@ model_settings plain(const v1::ModelSettings& from) {
   model_settings to;
   to.path = from.path();
   to.served_names.assign(from.served_name().begin(), from.served_name().end());
-  to.format = from.load_format() == v1::LOAD_FORMAT_SAFETENSORS ? load_format::safetensors
-                                                                : load_format::automatic;
   if (from.has_max_model_len()) to.max_model_len = from.max_model_len();
   return to;
 }
 
 server_settings plain(const v1::ServerSettings& from) {
-  return {.max_queued_requests = from.max_queued_requests(),
-          .shutdown_timeout = std::chrono::milliseconds(from.shutdown_timeout())};
+  return {.max_queued_requests = from.max_queued_requests()};
 }
 
 device_kind plain(v1::DeviceKind from) {
@@ -219,17 +216,10 @@ severity plain(v1::LogLevel from) {
   }
 }
 
-log_requests plain(v1::LogRequests from) {
-  if (from == v1::LOG_REQUESTS_OFF) return log_requests::off;
-  return from == v1::LOG_REQUESTS_FULL ? log_requests::full : log_requests::meta;
-}
-
 observability_settings plain(const v1::ObservabilitySettings& from) {
   observability_settings to;
-  to.stats_interval = std::chrono::milliseconds(from.stats_interval());
   to.level = plain(from.log_level());
   to.format = from.log_format() == v1::LOG_FORMAT_JSON ? log_format::json : log_format::text;
-  to.requests = plain(from.log_requests());
   to.trace_file = from.trace_file();
   to.trace_buffer_steps = from.trace_buffer_steps();
   return to;

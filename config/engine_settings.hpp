@@ -15,23 +15,19 @@
 
 namespace deepinfer {
 
-enum class load_format : std::uint8_t { automatic, safetensors };
 enum class device_kind : std::uint8_t { automatic, cpu, virtual_clock };
 enum class numeric_setting : std::uint8_t { exact, released };
 enum class sampling_rule : std::uint8_t { as_requested, deepseek };
 enum class log_format : std::uint8_t { text, json };
-enum class log_requests : std::uint8_t { off, meta, full };
 
 struct model_settings {
-  std::string path;                       ///< checkpoint directory; empty = the embedded model
-  std::vector<std::string> served_names;  ///< empty = the directory's name
-  load_format format = load_format::automatic;
+  std::string path;                           ///< checkpoint directory; empty = the embedded model
+  std::vector<std::string> served_names;      ///< empty = the directory's name
   std::optional<std::int32_t> max_model_len;  ///< tokens; absent = what the model was made for
 };
 
 struct server_settings {
   std::int32_t max_queued_requests = 1024;
-  std::chrono::milliseconds shutdown_timeout{30'000};  ///< longest drain before a forced stop
 };
 
 struct step_settings {
@@ -53,10 +49,8 @@ struct step_settings {
 };
 
 struct observability_settings {
-  std::chrono::milliseconds stats_interval{5'000};  ///< zero = no status line
   severity level = severity::info;
   log_format format = log_format::text;
-  log_requests requests = log_requests::meta;
   std::string trace_file;  ///< Chrome trace written at the end; empty = none
   std::int32_t trace_buffer_steps = 4096;
 };

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "messages/describe.hpp"
 #include "messages/request.hpp"
 #include "runtime/base/ids.hpp"
 
@@ -30,6 +31,21 @@ struct sampling_request {
   std::vector<token_id> stop_token_ids;
   std::vector<std::string> stop;
   std::vector<std::pair<token_id, float>> logit_bias;
+
+  static constexpr auto describe() {
+    using s = sampling_request;
+    return fields(field{"temperature", &s::temperature}, field{"top_p", &s::top_p},
+                  field{"top_k", &s::top_k}, field{"min_p", &s::min_p},
+                  field{"presence_penalty", &s::presence_penalty},
+                  field{"frequency_penalty", &s::frequency_penalty},
+                  field{"repetition_penalty", &s::repetition_penalty}, field{"seed", &s::seed},
+                  field{"max_tokens", &s::max_tokens}, field{"min_tokens", &s::min_tokens},
+                  field{"logprobs", &s::logprobs}, field{"ignore_eos", &s::ignore_eos},
+                  field{"include_stop", &s::include_stop},
+                  field{"skip_special_tokens", &s::skip_special_tokens},
+                  field{"stop_token_ids", &s::stop_token_ids}, field{"stop", &s::stop},
+                  field{"logit_bias", &s::logit_bias});
+  }
 };
 
 /// client -> gateway. Exactly one of `text`, `ids`, `chat` is set.
@@ -40,6 +56,13 @@ struct generate_request {
   std::optional<std::string> chat;           ///< JSON of a chat request: messages, tools, options
   sampling_request sampling;
   std::int32_t priority = 0;
+
+  static constexpr auto describe() {
+    using s = generate_request;
+    return fields(field{"request_id", &s::request_id}, field{"text", &s::text},
+                  field{"token_ids", &s::ids}, field{"chat_json", &s::chat},
+                  field{"sampling", &s::sampling}, field{"priority", &s::priority});
+  }
 };
 
 struct tool_call_delta {
@@ -47,6 +70,12 @@ struct tool_call_delta {
   std::string id;         ///< set with the first delta of a call
   std::string name;       ///< set with the first delta of a call
   std::string arguments;  ///< a piece of the JSON text
+
+  static constexpr auto describe() {
+    using s = tool_call_delta;
+    return fields(field{"index", &s::index}, field{"id", &s::id}, field{"name", &s::name},
+                  field{"arguments", &s::arguments});
+  }
 };
 
 /// gateway -> client. Chunks of a request are numbered from 0 without a gap; the last one, and only
@@ -60,6 +89,14 @@ struct token_chunk {
   std::vector<token_id> ids;
   std::vector<token_logprobs> logprobs;
   std::optional<sequence_finish> finish;
+
+  static constexpr auto describe() {
+    using s = token_chunk;
+    return fields(field{"request_id", &s::request_id}, field{"seq", &s::seq},
+                  field{"text", &s::text}, field{"reasoning_text", &s::reasoning_text},
+                  field{"tool_calls", &s::tool_calls}, field{"tokens", &s::ids},
+                  field{"logprobs", &s::logprobs}, field{"finish", &s::finish});
+  }
 };
 
 /// What a node is doing, for people and tests.
@@ -79,6 +116,18 @@ struct node_stats {
   std::int64_t device_span_ns =
     0;  ///< from a busy period's first forward to its last sample, summed
   std::uint64_t rank_restarts = 0;
+
+  static constexpr auto describe() {
+    using s = node_stats;
+    return fields(
+      field{"running", &s::running}, field{"queued", &s::queued},
+      field{"inflight_steps", &s::inflight_steps}, field{"kv_blocks_total", &s::kv_blocks_total},
+      field{"kv_blocks_free", &s::kv_blocks_free}, field{"slots_total", &s::slots_total},
+      field{"slots_free", &s::slots_free}, field{"deferred_blocks", &s::deferred_blocks},
+      field{"steps", &s::steps}, field{"tokens_out", &s::tokens_out},
+      field{"device_busy_ns", &s::device_busy_ns}, field{"device_span_ns", &s::device_span_ns},
+      field{"rank_restarts", &s::rank_restarts});
+  }
 };
 
 }  // namespace deepinfer

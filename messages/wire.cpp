@@ -25,9 +25,13 @@ static_assert(static_cast<int>(finish_reason::error) == v1::FINISH_REASON_ERROR)
 static_assert(static_cast<int>(finish_reason::resource) == v1::FINISH_REASON_RESOURCE);
 static_assert(static_cast<int>(finish_reason::tool_calls) == v1::FINISH_REASON_TOOL_CALLS);
 
+bool is_utf8(const std::string& text) {
+  return pb::internal::IsStructurallyValidUTF8(text.data(), static_cast<int>(text.size()));
+}
+
 /// Protobuf strings are UTF-8; whatever else a message quotes is shown as question marks.
 std::string as_utf8(std::string text) {
-  if (!pb::internal::IsStructurallyValidUTF8(text.data(), static_cast<int>(text.size())))
+  if (!is_utf8(text))
     std::replace_if(
       text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; }, '?');
   return text;
@@ -164,6 +168,17 @@ void take(const Message& m, const FieldDescriptor&, biases& list) {
   std::sort(list.begin(), list.end());
 }
 
+using prompt_ids = std::optional<std::vector<token_id>>;
+void put(Message& m, const FieldDescriptor& f, const prompt_ids& ids) {
+  if (!ids) return;
+  auto& list = dynamic_cast<v1::TokenIds&>(*m.GetReflection()->MutableMessage(&m, &f));
+  list.mutable_ids()->Assign(ids->begin(), ids->end());
+}
+void take(const Message& m, const FieldDescriptor& f, prompt_ids& ids) {
+  const auto& list = dynamic_cast<const v1::TokenIds&>(m.GetReflection()->GetMessage(m, &f)).ids();
+  ids.emplace(list.begin(), list.end());
+}
+
 const FieldDescriptor& field_named(const Message& m, std::string_view name) {
   const auto* f = m.GetDescriptor()->FindFieldByName(std::string(name));
   DI_CHECK(f, "{} has no field {}", m.GetDescriptor()->full_name(), name);
@@ -186,24 +201,25 @@ void read(const Message& m, T& object) {
   });
 }
 
-/// -1 in these fields means absent; their messages say so with presence.
-void clear_absent(v1::SamplingParams& m) {
+/// -1 in these fields of a struct means absent; their messages say so with presence.
+void clear_absent(const sampling_params&, v1::SamplingParams& m) {
   if (m.max_tokens() < 0) m.clear_max_tokens();
   if (m.logprobs() < 0) m.clear_logprobs();
 }
-void clear_absent(v1::Finish& m) {
+void clear_absent(const sequence_finish&, v1::Finish& m) {
   if (m.stop_bytes() < 0) m.clear_stop_bytes();
 }
-void clear_absent(v1::TokenChunk& m) {
-  if (m.has_finish()) clear_absent(*m.mutable_finish());
+template <class Chunk>
+requires std::same_as<Chunk, sequence_chunk> || std::same_as<Chunk, token_chunk>
+void clear_absent(const Chunk& chunk, v1::TokenChunk& m) {
+  if (chunk.finish) clear_absent(*chunk.finish, *m.mutable_finish());
 }
-void clear_absent(v1::Usage&) {}
 
 template <class Wire, described T>
 Wire message_of(const T& object) {
   Wire m;
   write(m, object);
-  clear_absent(m);
+  if constexpr (requires { clear_absent(object, m); }) clear_absent(object, m);
   return m;
 }
 
@@ -285,6 +301,55 @@ result<sequence_request> from_wire(std::string_view bytes) {
   read(m.sampling(), params);
   request.params = std::make_shared<const sampling_params>(std::move(params));
   request.priority = m.priority();
+  return request;
+}
+
+std::string to_wire(const sampling_request& sampling) {
+  return message_of<v1::SamplingParams>(sampling).SerializeAsString();
+}
+std::string to_wire(const tool_call_delta& delta) {
+  return message_of<v1::ToolCallDelta>(delta).SerializeAsString();
+}
+std::string to_wire(const token_chunk& chunk) {
+  return message_of<v1::TokenChunk>(chunk).SerializeAsString();
+}
+std::string to_wire(const node_stats& stats) {
+  return message_of<v1::NodeStats>(stats).SerializeAsString();
+}
+
+std::string to_wire(const generate_request& request) {
+  auto m = message_of<v1::GenerateRequest>(request);
+  if (request.text && !is_utf8(*request.text)) m.set_text_bytes(*request.text);
+  // The last of several would win on the wire, and a mended chat would ask something else.
+  const int inputs =
+    int{request.text.has_value()} + int{request.ids.has_value()} + int{request.chat.has_value()};
+  if (inputs != 1 || (request.chat && !is_utf8(*request.chat))) m.clear_input();
+  return m.SerializeAsString();
+}
+
+template <>
+result<sampling_request> from_wire(std::string_view bytes) {
+  return object_of<v1::SamplingParams, sampling_request>(bytes);
+}
+template <>
+result<tool_call_delta> from_wire(std::string_view bytes) {
+  return object_of<v1::ToolCallDelta, tool_call_delta>(bytes);
+}
+template <>
+result<token_chunk> from_wire(std::string_view bytes) {
+  return object_of<v1::TokenChunk, token_chunk>(bytes);
+}
+template <>
+result<node_stats> from_wire(std::string_view bytes) {
+  return object_of<v1::NodeStats, node_stats>(bytes);
+}
+
+template <>
+result<generate_request> from_wire(std::string_view bytes) {
+  DI_TRY(const v1::GenerateRequest m, parse<v1::GenerateRequest>(bytes));
+  generate_request request;
+  read(m, request);
+  if (m.has_text_bytes()) request.text = m.text_bytes();
   return request;
 }
 

@@ -3,13 +3,17 @@
 /// `to_wire` never fails; `from_wire` gives `invalid_argument` for bytes that are no such message.
 /// A field that is absent on the wire takes the struct's default, and a field at its default may be
 /// absent. Unknown fields of newer senders are ignored. Values are not checked here: that is the
-/// gateway's part. `logit_bias` comes back in rising order of ids; bytes of a `message` that are
-/// not UTF-8 are replaced, since Protobuf allows none.
+/// gateway's part. `logit_bias` comes back in rising order of ids. Protobuf allows no text that is
+/// not UTF-8: what is for people to read (`message`, `text`, names) then gets a question mark for
+/// every byte that is not ASCII, while a prompt's `text` travels as bytes, as it is.
+/// A `generate_request` that sets none or several of its inputs, or a `chat` that is not UTF-8 and
+/// so no JSON, is sent without an input, which the gateway refuses.
 #pragma once
 
 #include <string>
 #include <string_view>
 
+#include "messages/client.hpp"
 #include "messages/request.hpp"
 #include "runtime/base/error.hpp"
 
@@ -20,6 +24,12 @@ std::string to_wire(const usage_counts& usage);        ///< Usage
 std::string to_wire(const sequence_finish& finish);    ///< Finish
 std::string to_wire(const sequence_chunk& chunk);      ///< TokenChunk
 std::string to_wire(const sequence_request& request);  ///< GenerateRequest with token ids
+
+std::string to_wire(const sampling_request& sampling);  ///< SamplingParams
+std::string to_wire(const generate_request& request);   ///< GenerateRequest
+std::string to_wire(const tool_call_delta& delta);      ///< ToolCallDelta
+std::string to_wire(const token_chunk& chunk);          ///< TokenChunk
+std::string to_wire(const node_stats& stats);           ///< NodeStats
 
 template <class T>
 result<T> from_wire(std::string_view bytes);
@@ -33,5 +43,15 @@ template <>
 result<sequence_chunk> from_wire(std::string_view bytes);
 template <>
 result<sequence_request> from_wire(std::string_view bytes);
+template <>
+result<sampling_request> from_wire(std::string_view bytes);
+template <>
+result<generate_request> from_wire(std::string_view bytes);
+template <>
+result<tool_call_delta> from_wire(std::string_view bytes);
+template <>
+result<token_chunk> from_wire(std::string_view bytes);
+template <>
+result<node_stats> from_wire(std::string_view bytes);
 
 }  // namespace deepinfer

@@ -77,7 +77,7 @@ TEST_CASE("every command of the list has help with its flags, defaults and usage
   }
   const auto print = run_binary({"config", "print", "--help"}).out;
   CHECK(holds(print, "--depth N"));
-  CHECK(holds(print, "[default: 30s]"));
+  CHECK(holds(print, "[default: 60s]"));
   CHECK(holds(print, "--[no-]mixed-steps"));
 }
 

@@ -122,7 +122,7 @@ TEST_CASE("help names every flag with its default, in at most 100 columns") {
     CHECK(help.find(f.is_negatable ? "--[no-]" + f.name : "--" + f.name) != std::string::npos);
   }
   CHECK(help.find("[default: 256]") != std::string::npos);
-  CHECK(help.find("[default: 30s]") != std::string::npos);
+  CHECK(help.find("[default: 60s]") != std::string::npos);
   CHECK(help.find("Usage: deepinfer sample [FLAGS] [TEXT]") != std::string::npos);
   for (std::size_t begin = 0; begin < help.size();) {
     const auto end = std::min(help.find('\n', begin), help.size());

@@ -25,9 +25,10 @@ TEST_CASE(
   const auto done = load("version: 1\n"
                          "model: { path: ./m, served_name: [a, 'b c'], max_model_len: 8192 }\n"
                          "server:\n"
-                         "  shutdown_timeout: 1.5s\n"
+                         "  max_queued_requests: 7\n"
                          "engine:\n"
                          "  kv_cache_memory: 8GiB\n"
+                         "  watchdog: 1.5s\n"
                          "  mixed_steps: on\n"
                          "  numeric: released\n"
                          "  seed: 18446744073709551615\n",
@@ -36,7 +37,8 @@ TEST_CASE(
   CHECK(config.model().path() == "./m");
   REQUIRE(config.model().served_name_size() == 2);
   CHECK(config.model().served_name(1) == "b c");
-  CHECK(config.server().shutdown_timeout() == 1500);
+  CHECK(config.server().max_queued_requests() == 7);
+  CHECK(config.engine().watchdog() == 1500);
   CHECK(config.engine().kv_cache_memory() == std::int64_t{8} << 30);
   CHECK(config.engine().mixed_steps());
   CHECK(config.engine().numeric() == v1::NUMERIC_RELEASED);
@@ -87,7 +89,9 @@ TEST_CASE("a yaml mistake names file, line, column, what was found and what was 
     {"engine:\n  max_num_seqs: 99999999999999999999\n", "f.yaml:2:17: engine.max_num_seqs: found '99999999999999999999'"},
     {"engine:\n  seed: -1\n", "f.yaml:2:9: engine.seed: found '-1', expected a whole number of at least 0"},
     {"model:\n  served_name: [a, [b]]\n", "f.yaml:2:20: model.served_name: found a list, expected text"},
-    {"model:\n  load_format: dummy\n", "f.yaml:2:16: model.load_format: found 'dummy', expected one of auto, safetensors"},
+    {"observability:\n  log_level: loud\n", "f.yaml:2:14: observability.log_level: found 'loud', expected one of error, warning, info, debug, off"},
+    {"server:\n  shutdown_timeout: 30s\n", "f.yaml:2:3: server: unknown key 'shutdown_timeout'"},
+    {"model:\n  load_format: auto\n", "f.yaml:2:3: model: unknown key 'load_format'"},
     {"? [a]\n: 1\n", "f.yaml:1:3: found a list as a key, expected text"},
     {"engine: { depth: 2\n", "f.yaml:"},
     {"a: b: c\n", "f.yaml:1:5: "},
@@ -152,8 +156,8 @@ TEST_CASE("20000 mutants of valid settings files load or give an error that star
   const std::string valid[] = {
     read_file(root + "tiny.yaml").value(), read_file(root + "v4.1-flash.yaml").value(),
     "version: 1\nmodel:\n  path: &p \"a\\x41b\"\n  served_name:\n    - x\n"
-    "    - *p\nserver:\n  shutdown_timeout: 30s\nengine:\n  depth: 3\n  "
-    "mixed_steps: true\n  seed: 7\nobservability:\n  trace_file: >-\n"
+    "    - *p\nserver:\n  max_queued_requests: 9\nengine:\n  depth: 3\n  "
+    "mixed_steps: true\n  seed: 7\n  watchdog: 30s\nobservability:\n  trace_file: >-\n"
     "    long\n    name\n  log_level: debug\n"};
   mutator mutate(41);
   int past_the_parser = 0, loaded = 0;

@@ -26,6 +26,8 @@ std::string outline(const google::protobuf::Descriptor& type) {
   for (int i = 0; i < type.reserved_range_count(); ++i)
     out += "  reserved " + std::to_string(type.reserved_range(i)->start) + " to " +
            std::to_string(type.reserved_range(i)->end - 1) + "\n";
+  for (int i = 0; i < type.reserved_name_count(); ++i)
+    out += "  reserved " + type.reserved_name(i) + "\n";
   for (int i = 0; i < type.nested_type_count(); ++i) out += outline(*type.nested_type(i));
   return out;
 }
