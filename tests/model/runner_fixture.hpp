@@ -1,0 +1,63 @@
+/// A scheduler small enough to trust, which drives a step_runner with plans: chunked prefill beside
+/// decode, up to `depth` steps staged ahead, every way a row can get its token, blocks and slots
+/// that are reused.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "messages/plan.hpp"
+#include "model_fixture.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/model/model_runner.hpp"
+
+namespace deepinfer::test {
+
+struct drive_request {
+  ids prompt;
+  std::int32_t max_tokens = 8;
+  sampling_params params;
+  std::int32_t arrival = 0;  ///< first step that may name it
+};
+
+struct drive_options {
+  std::int32_t depth = 1;
+  std::int32_t chunk = 0;        ///< most prompt tokens per row; 0: whole
+  std::uint64_t chunk_seed = 0;  ///< not 0: random chunks of 1 to `chunk`
+  std::int32_t rows_max = 64;
+  std::uint64_t skip_seed = 0;          ///< not 0: decode rows sit out at random steps
+  bool settled_rows_from_slot = false;  ///< a settled row's id comes from its slot, not the host
+  bool poisons = false;  ///< freed blocks and slots are overwritten before they are reused
+  bool reverses_rows = false;
+  std::int32_t threads = 1;
+  numeric_mode numeric = numeric_mode::exact;
+  std::int32_t blocks = 96;
+  std::int32_t block_size = 16;
+  std::int32_t slots = 8;
+  std::int32_t batched_tokens = 512;
+  std::int32_t num_drafts = 0;
+  device* on = nullptr;  ///< launches steps there; null: runs them in place when they settle
+};
+
+struct driven_output {
+  ids tokens;
+  std::vector<token_logprobs> logprobs;
+
+  bool operator==(const driven_output& other) const;
+};
+
+/// A runner with the sizes of `options`.
+std::unique_ptr<model_runner> make_runner(const weights_ptr& weights, const drive_options& options);
+
+/// Runs all requests to their max_tokens (or id `stop`, cut after it) and returns their outputs.
+/// Nothing is launched for a sequence beyond max_tokens; rows past a stop over-run.
+std::vector<driven_output> drive(step_runner& runner, const std::vector<drive_request>& requests,
+                                 const drive_options& options, token_id stop = -1);
+
+/// On a fresh runner.
+std::vector<driven_output> drive(const weights_ptr& weights,
+                                 const std::vector<drive_request>& requests,
+                                 const drive_options& options, token_id stop = -1);
+
+}  // namespace deepinfer::test
