@@ -5,9 +5,9 @@
 /// or line breaks before one, is held until it is certain.
 ///
 /// Two markers matter: `</think>` and `｜DSML｜`. With `feed` their spelling is all there is, so it
-/// counts. With token ids (`token_output_parser`) only the special tokens count, and the
-/// same letters from ordinary tokens stay text. Both spellings of the tags are understood: `<｜DSML｜ calls>` (V4.1) and
-/// `<｜DSML｜tool_calls>` (V4).
+/// counts. With token ids (`token_output_parser`) only the special tokens count, and the same
+/// letters from ordinary tokens stay text. Both spellings of the tags are understood:
+/// `<｜DSML｜ calls>` (V4.1) and `<｜DSML｜tool_calls>` (V4).
 ///
 /// Rules: reasoning ends at `</think>`, without the line breaks that begin it and the ones before
 /// the marker; content loses its leading line breaks; line breaks before a calls block are not
