@@ -32,4 +32,9 @@ add_test(NAME "examples: 01_generate continues a text"
 add_test(NAME "examples: 02_stream_and_cancel answers one chat and cancels another"
   COMMAND example_02_stream_and_cancel ${PROJECT_SOURCE_DIR}/examples/models/tiny-v41)
 set_tests_properties("examples: 02_stream_and_cancel answers one chat and cancels another"
-  PROPERTIES PASS_REGULAR_EXPRESSION "sum: 12")
+  PROPERTIES PASS_REGULAR_EXPRESSION "sum: 7 [+] 5 = 12.*story: [^\n]*.abort.")
+
+# An installed binary finds its model beside it.
+add_test(NAME "install: the installed binary answers with the installed model"
+  COMMAND ${CMAKE_COMMAND} -DBUILD=${PROJECT_BINARY_DIR} -DPREFIX=${PROJECT_BINARY_DIR}/installed
+          -P ${PROJECT_SOURCE_DIR}/config/cmake/check_install.cmake)
