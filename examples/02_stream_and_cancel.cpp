@@ -33,9 +33,13 @@ int main(int argc, char** argv) {
   }
   const auto client = (*engine)->connect();
 
+  auto story = ask("story", "Write a short story about a boy called Tom.");
+  story.sampling.max_tokens = 1500;
+  story.sampling.ignore_eos = true;  // it would go on for long
+
   std::vector<deepinfer::stream> answers;
-  for (const auto& request : {ask("count", "Count from 3 to 12."), ask("sum", "What is 7 + 5?"),
-                              ask("story", "Write a short story about a boy called Tom.")}) {
+  for (const auto& request :
+       {ask("count", "Count from 3 to 12."), ask("sum", "What is 7 + 5?"), story}) {
     auto opened = client.generate(request);
     if (!opened) {
       std::fprintf(stderr, "%s\n", opened.error().message.c_str());
