@@ -10,6 +10,7 @@ namespace deepinfer {
 
 struct kv_allocator_state {
   static inline const char* name = "kv_allocator";
+  std::uint64_t messages = 0;  ///< sent for steps
   std::optional<kv_pool> pool;
   scheduler_actor owner;  ///< who reserves: the rank's scheduler
 };

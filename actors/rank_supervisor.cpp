@@ -138,6 +138,7 @@ void add(node_stats& sum, const node_stats& more) {
   sum.tokens_out += more.tokens_out;
   sum.device_busy_ns += more.device_busy_ns;
   sum.device_span_ns += more.device_span_ns;
+  sum.step_messages += more.step_messages;
 }
 
 /// Asks three actors and answers when all have; one that is gone makes the answer an error.

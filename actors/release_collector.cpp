@@ -7,6 +7,7 @@ using pointer = release_collector_actor::stateful_pointer<release_collector_stat
 
 void hand_over(pointer self, const kv_allocator_actor& allocator, kv_release freed) {
   if (freed.blocks.empty() && freed.slots.empty()) return;
+  ++self->state.messages;
   tell(self, allocator, std::move(freed));
 }
 
@@ -26,9 +27,10 @@ release_collector_actor::behavior_type release_collector(pointer self, rank_id r
       // What the quarantine alone held leaves now: no other lease_return may ever come.
       hand_over(self, allocator, queue.drain(self->state.settled));
     },
-    [&queue](stats_atom) {
+    [self, &queue](stats_atom) {
       node_stats stats;
       stats.deferred_blocks = queue.parked_blocks();
+      stats.step_messages = self->state.messages;
       return stats;
     },
   };

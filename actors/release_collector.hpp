@@ -10,6 +10,7 @@ namespace deepinfer {
 
 struct release_collector_state {
   static inline const char* name = "release_collector";
+  std::uint64_t messages = 0;  ///< sent for steps
   std::optional<release_queue> queue;
   step_id settled;  ///< newest settled step it was told of
 };

@@ -48,15 +48,20 @@ void note_launch(scheduler_state& state, const step_plan& plan, std::int64_t beg
   state.is_resting = false;
 }
 
+/// Messages of one plan: plan, submit_step, fired, step_done, result.
+constexpr std::uint64_t messages_per_plan = 5;
+
 void flush(pointer self) {
   auto& state = self->state;
   state.core->take_outbox(state.outbox);
   auto& box = state.outbox;
+  state.messages += std::uint64_t{box.has_leases()} + std::uint64_t{box.has_want()};
   if (box.has_leases()) tell(self, state.links.collector, std::move(box.leases));
   if (box.has_want()) tell(self, state.links.allocator, box.want);
   if (box.has_chunks() || !state.started.empty()) {
     box.chunks.started = std::move(state.started);
     state.started.clear();
+    ++state.messages;
     tell(self, state.links.gateway, std::move(box.chunks));
   }
 }
@@ -69,6 +74,7 @@ void turn(pointer self) {
     const auto begin_ns = state.links.clock->now_ns();
     if (!state.core->plan(*plan)) break;
     note_launch(state, *plan, begin_ns, state.links.clock->now_ns());
+    state.messages += messages_per_plan;
     ask(self, state.links.worker, state.links.answer_timeout, plan_ptr{std::move(plan)})
       .then([self](const result_ptr& done) { on_result(self, done); },
             [self](caf::error& reason) { self->quit(std::move(reason)); });
@@ -124,6 +130,7 @@ node_stats stats_of(const scheduler_state& state) {
   stats.tokens_out = core.emitted_tokens;
   stats.device_busy_ns = state.usage.busy_ns();
   stats.device_span_ns = state.usage.span_ns();
+  stats.step_messages = state.messages;
   return stats;
 }
 

@@ -45,6 +45,7 @@ struct scheduler_state {
   std::vector<seq_id> started;
   std::set<step_id> suspects;  ///< timed-out steps not yet proved finished
   bool is_resting = true;
+  std::uint64_t messages = 0;  ///< of steps: sent here, and those a plan causes
 };
 
 scheduler_actor::behavior_type scheduler(scheduler_actor::stateful_pointer<scheduler_state> self,

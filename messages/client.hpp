@@ -105,17 +105,16 @@ struct node_stats {
   std::int32_t queued = 0;
   std::int32_t inflight_steps = 0;
   std::int64_t kv_blocks_total = 0;
-  std::int64_t kv_blocks_free =
-    0;  ///< in the allocator's free list or held as the scheduler's credit
+  std::int64_t kv_blocks_free = 0;  ///< in the allocator's free list, or the scheduler's credit
   std::int64_t slots_total = 0;
   std::int64_t slots_free = 0;
   std::int64_t deferred_blocks = 0;  ///< parked behind a fence
   std::uint64_t steps = 0;
   std::uint64_t tokens_out = 0;
   std::int64_t device_busy_ns = 0;  ///< forward and sample, summed over settled steps
-  std::int64_t device_span_ns =
-    0;  ///< from a busy period's first forward to its last sample, summed
+  std::int64_t device_span_ns = 0;  ///< first forward to last sample of busy periods, summed
   std::uint64_t rank_restarts = 0;
+  std::uint64_t step_messages = 0;  ///< between the rank's actors, for all steps so far
 
   static constexpr auto describe() {
     using s = node_stats;
@@ -126,7 +125,7 @@ struct node_stats {
       field{"slots_free", &s::slots_free}, field{"deferred_blocks", &s::deferred_blocks},
       field{"steps", &s::steps}, field{"tokens_out", &s::tokens_out},
       field{"device_busy_ns", &s::device_busy_ns}, field{"device_span_ns", &s::device_span_ns},
-      field{"rank_restarts", &s::rank_restarts});
+      field{"rank_restarts", &s::rank_restarts}, field{"step_messages", &s::step_messages});
   }
 };
 

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <string>
 
@@ -115,8 +116,10 @@ result<int> converse(const session& it, conversation& talk) {
     }
     if (line == "/stats") {
       DI_TRY(const auto stats, it.engine.connect().stats());
-      fmt::print(stderr, "{} steps, {} tokens, {} of {} KV blocks free\n", stats.steps,
-                 stats.tokens_out, stats.kv_blocks_free, stats.kv_blocks_total);
+      fmt::print(stderr, "{} steps, {} tokens, {} of {} KV blocks free, {:.1f} messages a step\n",
+                 stats.steps, stats.tokens_out, stats.kv_blocks_free, stats.kv_blocks_total,
+                 static_cast<double>(stats.step_messages) /
+                   static_cast<double>(std::max<std::uint64_t>(1, stats.steps)));
       continue;
     }
     talk.say("user", line);

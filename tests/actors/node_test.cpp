@@ -184,6 +184,23 @@ TEST_CASE("a node that stops ends open requests with server_shutdown") {
   CHECK(answer.finish.code == errc::server_shutdown);
 }
 
+TEST_CASE("a step costs the rank at most ten messages, however many rows it has") {
+  for (const std::int32_t rows : {1, 8}) {
+    CAPTURE(rows);
+    const auto it = start_hash_node({.max_num_seqs = 8, .num_kv_blocks = 4096});
+    const auto client = it.engine->connect();
+    std::vector<stream> open;
+    for (std::int32_t i = 0; i < rows; ++i)
+      open.push_back(client.generate(greedy(prompt_ids("a", 9), 800)).value());
+    for (auto& chunks : open) read_to_end(chunks);
+    check_at_rest(it);
+    const auto stats = client.stats();
+    REQUIRE(stats->steps >= 800);
+    CHECK(stats->step_messages <= 10 * stats->steps);
+    CHECK(stats->step_messages >= 5 * stats->steps);
+  }
+}
+
 TEST_CASE("the trace of a node has a plan, a forward and an arrow for each step") {
   const auto it = start_hash_node();
   REQUIRE(it.engine->connect().generate_sync(greedy(prompt_ids("a", 9), 10), patience).has_value());

@@ -78,7 +78,8 @@ node_stats busy() {
           .tokens_out = 10,
           .device_busy_ns = 11,
           .device_span_ns = 12,
-          .rank_restarts = 13};
+          .rank_restarts = 13,
+          .step_messages = 14};
 }
 
 template <class T>
@@ -233,7 +234,7 @@ TEST_CASE("a token chunk comes back together and one field at a time") {
 TEST_CASE("node stats come back together and one field at a time") {
   check_back(node_stats{});
   check_back(busy());
-  CHECK(check_one_at_a_time(busy()) == 13);
+  CHECK(check_one_at_a_time(busy()) == 14);
 }
 
 TEST_CASE("a prompt that is not UTF-8 arrives byte for byte, one that is travels as text") {
