@@ -51,7 +51,7 @@ void end_here(pointer self, seq_id sequence, finish_reason reason, errc code, st
 caf::result<std::string> start(pointer self, const generate_request& asked,
                                const caf::actor& sink) {
   auto& state = self->state;
-  if (state.is_down_for_good) return to_caf({errc::rank_lost, "the node's rank is lost", {}});
+  if (state.is_down) return to_caf({errc::rank_lost, "the node's rank is lost", {}});
   if (static_cast<std::int32_t>(state.requests.size()) >= state.config.max_open_requests)
     return to_caf({errc::queue_full,
                    fmt::format("{} requests are open, at most {} may be", state.requests.size(),
@@ -122,6 +122,7 @@ void on_sink_down(pointer self, const caf::actor_addr& gone) {
 
 void on_rank_up(pointer self, const scheduler_actor& rank) {
   self->state.rank = rank;
+  self->state.is_down = false;
   submit_batch waiting;
   for (const auto& [sequence, request] : self->state.requests) waiting.push_back(request->sequence);
   if (!waiting.empty()) tell(self, rank, std::move(waiting));
@@ -130,7 +131,7 @@ void on_rank_up(pointer self, const scheduler_actor& rank) {
 void on_rank_down(pointer self, const std::string& reason, bool is_final) {
   auto& state = self->state;
   state.rank.reset();
-  state.is_down_for_good = is_final;
+  state.is_down = is_final;
   std::vector<seq_id> started;
   std::vector<seq_id> cancelled;
   for (const auto& [sequence, request] : state.requests) {

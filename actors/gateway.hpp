@@ -41,7 +41,7 @@ struct gateway_state {
 
   gateway_config config;
   std::optional<scheduler_actor> rank;  ///< absent while it is lost
-  bool is_down_for_good = false;
+  bool is_down = false;                 ///< and nobody tries to bring it back: requests are refused
   std::map<seq_id, std::unique_ptr<gateway_request>> requests;  ///< in arrival order
   std::unordered_map<std::string, seq_id> by_id;
   std::uint64_t sequences = 0;

@@ -77,7 +77,7 @@ void start(pointer self) {
 
 void give_up(pointer self, const std::string& why) {
   log(severity::error, "rank {} stays down: {}", self->state.config.scheduler.rank.value, why);
-  tell(self, self->state.gateway, rank_down_atom::value, "for good: " + why, true);
+  tell(self, self->state.gateway, rank_down_atom::value, why, true);
 }
 
 /// Everything of the rank is gone: wait for the device, then start again.

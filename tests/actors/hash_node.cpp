@@ -47,6 +47,14 @@ hash_node start_hash_node(const hash_node_options& options) {
   return out;
 }
 
+hash_node_options endless() {
+  hash_node_options options;
+  options.max_num_seqs = 2;
+  options.num_kv_blocks = 400'000;
+  options.max_model_len = 800'000;
+  return options;
+}
+
 std::vector<token_id> prompt_ids(const std::string& name, std::int32_t count) {
   return hash_prompt(model, name, count);
 }

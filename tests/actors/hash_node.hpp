@@ -32,6 +32,13 @@ struct hash_node {
 
 hash_node start_hash_node(const hash_node_options& options = {});
 
+/// How long a test waits for what must come.
+inline constexpr std::chrono::seconds patience{60};
+
+/// A node where a request for `many_tokens` does not end by itself within a test.
+hash_node_options endless();
+inline constexpr std::int32_t many_tokens = 700'000;
+
 /// Ids of the prompt text `name`, and what the model continues it with.
 std::vector<token_id> prompt_ids(const std::string& name, std::int32_t count);
 std::vector<token_id> expected_ids(const std::vector<token_id>& prompt, std::int32_t count);

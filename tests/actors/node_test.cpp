@@ -1,26 +1,11 @@
 #include <doctest/doctest.h>
 
-#include <condition_variable>
-#include <mutex>
-
 #include "tests/actors/hash_node.hpp"
 
 using namespace deepinfer;
 using namespace std::chrono_literals;
 
 namespace {
-
-constexpr auto patience = 60s;
-
-/// A node where a request may run for so long that it does not end by itself within a test.
-hash_node_options endless() {
-  hash_node_options options;
-  options.max_num_seqs = 2;
-  options.num_kv_blocks = 400'000;
-  options.max_model_len = 800'000;
-  return options;
-}
-constexpr std::int32_t many_tokens = 700'000;
 
 /// Reads a stream to its end. Chunks must be numbered without a gap, and only the last one
 /// finishes.

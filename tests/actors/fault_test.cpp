@@ -1,0 +1,191 @@
+// What happens to requests, blocks and the rank when a step fails, is late, or never ends.
+#include <doctest/doctest.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "tests/actors/hash_node.hpp"
+
+using namespace deepinfer;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A gate that device work can be held at.
+class barrier {
+public:
+  void hold() {
+    std::unique_lock lock(mutex_);
+    has_arrived_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return is_open_; });
+  }
+  void wait_for_arrival() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return has_arrived_; });
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    changed_.notify_all();
+  }
+
+private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool has_arrived_ = false;
+  bool is_open_ = false;
+};
+
+/// What happens to the forward of one step.
+struct step_fault {
+  std::uint64_t step = 0;
+  std::shared_ptr<barrier> held_at{};  ///< null: it fails
+  bool is_sticky = false;
+};
+
+class faulty_work final : public device_work {
+public:
+  faulty_work(std::shared_ptr<device_work> inner, step_fault fault)
+    : inner_(std::move(inner)),
+      fault_(std::move(fault)) {}
+
+  step_id step() const override { return inner_->step(); }
+  device_status run(step_phase phase, const stream_ref& stream) override {
+    if (phase == step_phase::forward && step().value == fault_.step) {
+      if (!fault_.held_at) return {errc::device_failed, fault_.is_sticky};
+      fault_.held_at->hold();
+    }
+    return inner_->run(phase, stream);
+  }
+  const device_work& inner() const { return *inner_; }
+
+private:
+  std::shared_ptr<device_work> inner_;
+  step_fault fault_;
+};
+
+/// The hash runner, with one fault in its first life.
+class faulty_runner final : public step_runner {
+public:
+  faulty_runner(std::shared_ptr<hash_runner> inner, step_fault fault)
+    : inner_(std::move(inner)),
+      fault_(std::move(fault)) {}
+
+  const runner_config& config() const override { return inner_->config(); }
+  std::int32_t vocab_size() const override { return inner_->vocab_size(); }
+  std::shared_ptr<device_work> stage(std::shared_ptr<const step_plan> plan) override {
+    return std::make_shared<faulty_work>(inner_->stage(std::move(plan)), fault_);
+  }
+  void collect(const device_work& work, step_result& out) override {
+    inner_->collect(static_cast<const faulty_work&>(work).inner(), out);
+  }
+  void reset() override {
+    fault_ = {};
+    inner_->reset();
+  }
+  void poison(std::span<const block_id> blocks, std::span<const slot_id> slots) override {
+    inner_->poison(blocks, slots);
+  }
+
+private:
+  std::shared_ptr<hash_runner> inner_;
+  step_fault fault_;
+};
+
+hash_node_options with_fault(step_fault fault) {
+  auto options = endless();
+  options.wrap = [fault](std::shared_ptr<hash_runner> inner) {
+    return std::make_shared<faulty_runner>(std::move(inner), fault);
+  };
+  return options;
+}
+
+/// Reads on to the finish, whatever it is.
+sequence_finish finish_of(stream& chunks) {
+  while (true) {
+    const auto chunk = chunks.next(patience);
+    REQUIRE(chunk.has_value());
+    REQUIRE(chunk->has_value());
+    if ((*chunk)->finish) return *(*chunk)->finish;
+  }
+}
+
+/// The next request is served as if nothing had happened.
+void check_next_request(const hash_node& it) {
+  const auto prompt = prompt_ids("next", 9);
+  const auto answer = it.engine->connect().generate_sync(greedy(prompt, 6), patience);
+  REQUIRE_MESSAGE(answer.has_value(), answer.error().message);
+  CHECK(answer->ids == expected_ids(prompt, 6));
+  check_at_rest(it);
+}
+
+}  // namespace
+
+TEST_CASE("a failed step ends its rows with device_failed, and the next request works") {
+  for (const auto depth : {1, 2, 3}) {
+    CAPTURE(depth);
+    auto options = with_fault({.step = 5});
+    options.depth = depth;
+    const auto it = start_hash_node(options);
+    const auto client = it.engine->connect();
+    auto chunks = client.generate(greedy(prompt_ids("a", 9), many_tokens)).value();
+    const auto finish = finish_of(chunks);
+    CHECK(finish.reason == finish_reason::error);
+    CHECK(finish.code == errc::device_failed);
+    check_next_request(it);
+    CHECK(client.stats()->rank_restarts == 0);
+  }
+}
+
+TEST_CASE("a step that is late fails, and its blocks wait until it has ended [I17][I18]") {
+  const auto held_at = std::make_shared<barrier>();
+  auto options = with_fault({.step = 4, .held_at = held_at});
+  options.watchdog = 3s;  // and as long again before the rank would be given up
+  const auto it = start_hash_node(options);
+  const auto client = it.engine->connect();
+  auto chunks = client.generate(greedy(prompt_ids("a", 9), many_tokens)).value();
+  held_at->wait_for_arrival();
+  const auto finish = finish_of(chunks);
+  CHECK(finish.reason == finish_reason::error);
+  CHECK(finish.code == errc::device_failed);
+  // The device may still write: nothing of the sequence has come back.
+  const auto stats = client.stats();
+  REQUIRE(stats.has_value());
+  CHECK(stats->deferred_blocks > 0);
+  CHECK(stats->slots_free < stats->slots_total);
+  held_at->open();
+  check_next_request(it);
+  CHECK(client.stats()->rank_restarts == 0);
+}
+
+TEST_CASE("a device that is lost costs the rank, which starts again") {
+  const auto it = start_hash_node(with_fault({.step = 4, .is_sticky = true}));
+  const auto client = it.engine->connect();
+  auto chunks = client.generate(greedy(prompt_ids("a", 9), many_tokens)).value();
+  CHECK(finish_of(chunks).code == errc::rank_lost);
+  check_next_request(it);
+  CHECK(client.stats()->rank_restarts == 1);
+}
+
+TEST_CASE("a device that hangs for good costs the rank for good, and everybody is told") {
+  const auto held_at = std::make_shared<barrier>();
+  auto options = with_fault({.step = 4, .held_at = held_at});
+  options.watchdog = 500ms;
+  const auto it = start_hash_node(options);
+  const auto client = it.engine->connect();
+  const auto prompt = prompt_ids("a", 9);
+  auto chunks = client.generate(greedy(prompt, many_tokens)).value();
+  held_at->wait_for_arrival();
+  CHECK(finish_of(chunks).code == errc::device_failed);
+  // Queued while the device is in doubt: either the rank's end tells it, or it came too late.
+  auto waiting = client.generate(greedy(prompt, 6));
+  if (waiting.has_value())
+    CHECK(finish_of(*waiting).code == errc::rank_lost);
+  else
+    CHECK(waiting.error().code == errc::rank_lost);
+  const auto refused = client.generate(greedy(prompt, 6));
+  REQUIRE(!refused.has_value());
+  CHECK(refused.error().code == errc::rank_lost);
+  held_at->open();  // so that the device can be taken down
+}
