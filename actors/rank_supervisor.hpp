@@ -3,8 +3,8 @@
 /// Starts device_gate, kv_allocator, release_collector, worker and scheduler, linked to each other.
 /// When one dies the others die with it; the gateway is told; the device is drained by a step that
 /// does nothing, launched behind everything else; state is reset and the rank starts again. A rank
-/// that dies too often, or whose device does not drain, stays down: its requests end with
-/// rank_lost.
+/// that dies too often stays down, one whose device does not drain stays down until it does: their
+/// requests end with rank_lost.
 #pragma once
 
 #include <chrono>

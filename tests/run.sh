@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, runs the tests through ctest.
 #   ./tests/run.sh [--full] [--jobs N]
-#     --full   also the long ones: label "slow", and the address-sanitizer build of all CAF-free tests
+#     --full   ten times the random tests, and every header compiled alone
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 full=0
@@ -24,11 +24,14 @@ done
 cmake --preset release
 cmake --build --preset release --parallel "$jobs"
 
-# Sanitizers see every test that is free of CAF. By default the short form: one binary a folder.
+# Address and undefined-behaviour sanitizers see every test that is free of CAF.
 cmake --preset asan
 cmake --build --preset asan --parallel "$jobs"
 
-labels=(-LE slow)
-[ "$full" = 1 ] && labels=()
-ctest --test-dir build/release --output-on-failure --parallel "$jobs" "${labels[@]}"
-ctest --test-dir build/asan --output-on-failure --parallel "$jobs" "${labels[@]}"
+if [ "$full" = 1 ]; then
+  export DEEPINFER_TEST_FULL=1
+  cmake --build --preset release --parallel "$jobs" --target header_check
+fi
+for build in release asan; do
+  ctest --test-dir build/$build --output-on-failure --parallel "$jobs"
+done

@@ -47,7 +47,7 @@ function(di_program name main)
 endfunction()
 
 # di_tests(folder libraries...): one binary from tests/<folder>/*_test.cpp and tests/support, one
-# ctest per test case. Cases in a suite named "slow" get that label and run with --full only.
+# ctest per test case.
 function(di_tests folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*.cpp)
   if(NOT sources)
@@ -56,6 +56,6 @@ function(di_tests folder)
   add_executable(${folder}_test ${sources} ${PROJECT_SOURCE_DIR}/tests/support/doctest_main.cpp)
   target_link_libraries(${folder}_test PRIVATE ${ARGN} doctest::doctest di_options)
   target_compile_definitions(${folder}_test PRIVATE DI_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  doctest_discover_tests(${folder}_test TEST_PREFIX "${folder}: " ADD_LABELS 1
-                         PROPERTIES TIMEOUT 600)
+  doctest_discover_tests(${folder}_test TEST_PREFIX "${folder}: "
+                         PROPERTIES TIMEOUT 1200 LABELS ${folder})
 endfunction()

@@ -1,7 +1,9 @@
 /// One head of one query against a list of rows: the loop both attentions share.
 ///
-/// Tiles of 64 list entries; the running maximum starts at -1e30; entries are added in list order.
-/// An empty list gives zeros. Not a contract: sparse_attention and block_attention include it.
+/// Tiles of 64 list entries; the running maximum starts at -1e30; rows are added in list order, the
+/// terms of a tile's denominator as sum_in_eights does. Empty entries leave no trace: the order
+/// depends on the rows found, not on the list's width. An empty list gives zeros. Not a contract:
+/// sparse_attention and block_attention include it.
 #pragma once
 
 #include <algorithm>
@@ -45,13 +47,11 @@ void attend(const attend_head& h, std::int64_t entries, Entry&& entry) {
     is_empty = false;
     const float decay = std::exp(top - new_top);
     top = new_top;
-    float tile_sum = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      p[i] = std::exp(p[i] - top);
-      tile_sum += p[i];  // before the rounding, as the release
-      if (h.bf16) p[i] = bf16_round(p[i]);
-    }
-    sum = sum * decay + tile_sum;
+    for (std::int64_t i = 0; i < count; ++i) p[i] = std::exp(p[i] - top);
+    // Before the rounding, as the release.
+    sum = sum * decay + sum_in_eights(count, [&p](std::int64_t i) { return p[i]; });
+    if (h.bf16)
+      for (std::int64_t i = 0; i < count; ++i) p[i] = bf16_round(p[i]);
     for (std::int64_t d = 0; d < h.dim; ++d) h.o[d] *= decay;
     for (std::int64_t i = 0; i < count; ++i)
       for (std::int64_t d = 0; d < h.dim; ++d) h.o[d] += p[i] * rows[i][d];

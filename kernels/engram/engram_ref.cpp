@@ -16,16 +16,10 @@ std::int64_t class_at(const ngram_ids_args& a, std::int64_t token, std::int64_t 
   return id < 0 || id >= a.vocab ? a.pad_class : a.token_class[id];
 }
 
-/// sum x * q * k * key in the lanes of `dot`.
+/// sum x * q * k * key
 float weighted_dot(const float* x, const float* q, const float* k, const float* key,
                    std::int64_t dim) {
-  float lane[lanes] = {};
-  for (std::int64_t at = 0; at < dim; at += lanes)
-    for (std::int64_t l = 0; l < std::min(lanes, dim - at); ++l) {
-      const auto i = at + l;
-      lane[l] += x[i] * (q[i] * k[i]) * key[i];
-    }
-  return lane_sum(lane);
+  return sum_in_eights(dim, [=](std::int64_t i) { return x[i] * (q[i] * k[i]) * key[i]; });
 }
 
 float inverse_rms(const float* x, std::int64_t dim, float eps) {

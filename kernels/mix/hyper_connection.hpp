@@ -9,8 +9,10 @@
 ///   collapse: y = sum_s w_s X_s
 ///   post: X'_k = post_k * o + sum_j M[j][k] * X_j, summed over the first index
 /// Shapes: x [tokens, S, D]; pre, post, w [tokens, S]; comb [tokens, S, S]. Precision: f32;
-/// collapse and post round to bf16 once if `bf16`. Limits: S <= max_streams. Source: model-v41.md
-/// 6, 4.4 points 5, 6, 21.
+/// collapse and post round to bf16 once if `bf16`. The last bit of z decides which way a bf16
+/// stream entry on a border falls; so hyper_mix forms fn flat as fused_product does and the mean as
+/// sum_in_eights does, the orders of the recorded released runs. Limits: S <= max_streams. Source:
+/// model-v41.md 6, 4.4 points 5, 6, 21.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 #include "kernels/common/formats.hpp"
 #include "kernels/common/lanes.hpp"
-#include "kernels/linear/linear.hpp"
+#include "kernels/linear/fused_product.hpp"
 #include "runtime/base/check.hpp"
 
 namespace deepinfer::kernels {
@@ -76,7 +76,10 @@ void hyper_mix_ref(const stream_ref& stream, const hyper_mix_args& a) {
   const auto flat = split.streams * a.dim;
   DI_CHECK(a.fn->out == width && a.fn->in == flat, "mix matrix is [{}, {}], streams need [{}, {}]",
            a.fn->out, a.fn->in, width, flat);
-  linear_ref(stream, {.weight = a.fn, .x = a.x, .y = a.z, .rows = split.tokens});
+  const fused_product_args product{a.fn, a.x, a.z, split.tokens};
+  stream.for_ranges(a.fn->panels(), [&](std::int64_t begin, std::int64_t end) {
+    for (auto panel = begin; panel < end; ++panel) fused_product(product, panel);
+  });
   stream.for_ranges(split.tokens, [&](std::int64_t begin, std::int64_t end) {
     for (auto token = begin; token < end; ++token) {
       float* z = a.z + token * width;

@@ -1,8 +1,9 @@
 /// Root mean square norm of rows.
 ///   y = weight * (x / sqrt(mean(x^2) + eps))
 /// Shapes: x [rows, dim] with row stride x_stride, y [rows, dim] with y_stride, weight [dim] f32. y
-/// may be x. Precision: f32 throughout, sums in 16 lanes, one rounding to bf16 at the end if
-/// `bf16`. An all-zero row gives zeros even for eps 1e-20. Source: model-v41.md 6, 4.4 point 7.
+/// may be x. Precision: f32 throughout, the mean as sum_in_eights does, one rounding to bf16 at the
+/// end if `bf16`. An all-zero row gives zeros even for eps 1e-20. Source: model-v41.md 6, 4.4
+/// point 7.
 #pragma once
 
 #include <cstdint>

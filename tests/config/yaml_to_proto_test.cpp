@@ -6,6 +6,7 @@
 #include "messages/engine.pb.h"
 #include "runtime/base/file.hpp"
 #include "tests/support/mutate.hpp"
+#include "tests/support/effort.hpp"
 
 using namespace deepinfer;
 
@@ -161,7 +162,7 @@ TEST_CASE("20000 mutants of valid settings files load or give an error that star
     "    long\n    name\n  log_level: debug\n"};
   mutator mutate(41);
   int past_the_parser = 0, loaded = 0;
-  constexpr int mutants = 20'000;
+  const int mutants = with_effort(20'000);
   for (int i = 0; i < mutants; ++i) {
     const auto text = mutate.text(valid[i % 3]);
     v1::EngineConfig config;

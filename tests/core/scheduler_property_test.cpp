@@ -7,6 +7,7 @@
 
 #include "runtime/base/random.hpp"
 #include "tests/core/rank_world.hpp"
+#include "tests/support/effort.hpp"
 
 using namespace deepinfer;
 using namespace deepinfer::test;
@@ -139,7 +140,7 @@ std::string run_random(std::uint64_t seed, const world_kind& kind, coverage& see
 
 coverage sweep(std::uint64_t first, std::uint64_t count, const world_kind& kind) {
   coverage seen;
-  for (auto seed = first; seed < first + count; ++seed) {
+  for (auto seed = first; seed < first + with_effort(count); ++seed) {
     const auto fault = run_random(seed, kind, seen);
     INFO("seed " << seed);
     REQUIRE_MESSAGE(fault.empty(), fault);

@@ -9,6 +9,7 @@
 #include "runtime/base/json.hpp"
 #include "runtime/model/model_topology.hpp"
 #include "tests/support/mutate.hpp"
+#include "tests/support/effort.hpp"
 
 using namespace deepinfer;
 
@@ -452,7 +453,7 @@ TEST_CASE("20,000 mutants of a config either load or are refused, and most are s
   const auto valid = release_text();
   mutator mutate(41);
   int loaded = 0, refused = 0, json = 0;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < with_effort(20'000); ++i) {
     const auto mutant = mutate.text(valid);
     const auto config = parse_model_config(mutant);
     config ? ++loaded : ++refused;

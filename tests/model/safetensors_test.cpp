@@ -9,6 +9,7 @@
 #include "tests/support/mutate.hpp"
 #include "tests/support/temp_directory.hpp"
 #include "tests/support/tensor_writer.hpp"
+#include "tests/support/effort.hpp"
 
 using namespace deepinfer;
 
@@ -301,7 +302,7 @@ TEST_CASE("40,000 mutants of safetensors files load or are refused, a fifth pass
   const auto wide = safetensors_file(many);
   mutator mutate(42);
   int loaded = 0, refused = 0, past_header = 0;
-  for (int i = 0; i < 40'000; ++i) {
+  for (int i = 0; i < with_effort(40'000); ++i) {
     // A vector of the exact size: a sanitizer sees the first byte beyond it.
     const auto mutant = mutate.safetensors(i % 2 == 0 ? plain : wide);
     const std::vector<char> exact(mutant.begin(), mutant.end());
@@ -334,7 +335,7 @@ TEST_CASE("20,000 mutants of an index load or are refused") {
                                  {"norm.weight", "model-00002-of-00002.safetensors"}});
   mutator mutate(43);
   int loaded = 0, json = 0;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < with_effort(20'000); ++i) {
     const auto mutant = mutate.text(valid);
     directory.write("model.safetensors.index.json", mutant);
     const auto set = tensor_set::open(directory.path());

@@ -8,13 +8,14 @@
 #include "runtime/text/utf8.hpp"
 #include "tests/support/mutate.hpp"
 #include "tests/text/chat_fixtures.hpp"
+#include "tests/support/effort.hpp"
 
 using namespace deepinfer;
 using namespace deepinfer::test;
 
 namespace {
 
-constexpr std::size_t mutants = 20000;
+const std::size_t mutants = with_effort<std::size_t>(20000);
 
 /// Chat Completions bodies of both chat fixtures, one text each.
 std::vector<std::string> valid_bodies() {

@@ -1,0 +1,21 @@
+# Target header_check: every header compiles alone. Not part of the default build.
+function(di_header_check)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+    actors/*.hpp config/*.hpp kernels/*.hpp messages/*.hpp runtime/*.hpp)
+  if(NOT DI_WITH_ACTORS)
+    list(FILTER headers EXCLUDE REGEX "^actors/")
+  endif()
+  set(sources)
+  foreach(header ${headers})
+    string(MAKE_C_IDENTIFIER ${header} name)
+    set(source ${PROJECT_BINARY_DIR}/header_check/${name}.cpp)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n" @ONLY)
+    list(APPEND sources ${source})
+  endforeach()
+  add_library(header_check OBJECT EXCLUDE_FROM_ALL ${sources})
+  target_link_libraries(header_check PRIVATE di_options di_base di_messages di_wire di_kernels
+    di_core di_device di_model di_text di_config)
+  if(DI_WITH_ACTORS)
+    target_link_libraries(header_check PRIVATE di_actors)
+  endif()
+endfunction()
