@@ -1,6 +1,7 @@
 // The check values of model-v41.md 24: two models whose weights are a function of their names.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "model_fixture.hpp"
@@ -71,8 +72,10 @@ void check_drafts(const weights_ptr& weights, std::span<const draft_case> table)
                                        weights->config.draft.block_size);
     REQUIRE(drafts);
     CHECK(drafts->ids == row.drafts);
+    float scale = 1.0f;
+    for (const auto value : row.confidence) scale = std::max(scale, std::abs(value));
     for (std::size_t i = 0; i < row.confidence.size(); ++i)
-      CHECK(std::abs(drafts->confidence[i] - row.confidence[i]) < 3e-4f);
+      CHECK(std::abs(drafts->confidence[i] - row.confidence[i]) < 1e-4f * scale);
   }
 }
 
