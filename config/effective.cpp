@@ -151,14 +151,16 @@ private:
   }
 
   void warn_unknown(const std::map<std::string, std::string>& environment) {
-    std::vector<std::string> known{"DEEPINFER_CONFIG", "DEEPINFER_MODELS"};
+    // Compared without the prefix that all share: it would make any two of them look alike.
+    constexpr std::string_view prefix = "DEEPINFER_";
+    std::vector<std::string> known{"CONFIG", "MODELS"};
     for (const auto& info : all_settings())
-      if (!info.variable.empty()) known.push_back(info.variable);
+      if (!info.variable.empty()) known.push_back(info.variable.substr(prefix.size()));
     for (const auto& [name, value] : environment)
-      if (name.starts_with("DEEPINFER_") && !name.starts_with("DEEPINFER_TEST_") &&
-          std::find(known.begin(), known.end(), name) == known.end())
-        warnings_.push_back(
-          fmt::format("unknown variable {} in the environment{}", name, did_you_mean(name, known)));
+      if (name.starts_with(prefix) && !name.starts_with("DEEPINFER_TEST_") &&
+          std::find(known.begin(), known.end(), name.substr(prefix.size())) == known.end())
+        warnings_.push_back(fmt::format("unknown variable {} in the environment{}", name,
+                                        did_you_mean(name.substr(prefix.size()), known, prefix)));
   }
 
   v1::EngineConfig root_;
@@ -233,7 +235,8 @@ effective_config merger::finish() {
                   .observability = plain(root_.observability())};
   for (std::size_t i = 0; i < origins_.size(); ++i) {
     const auto& info = all_settings()[i];
-    out.values.push_back({info.key, info.flag, text(i), origins_[i].place});
+    out.values.push_back({info.key, info.flag, text(i),
+                          strings_of(section_of(root_, info), *info.field), origins_[i].place});
   }
   out.warnings = std::move(warnings_);
   return out;

@@ -25,9 +25,10 @@ struct config_sources {
 
 /// One setting, for `config print`.
 struct effective_value {
-  std::string key;     ///< e.g. "engine.depth"
-  std::string flag;    ///< e.g. "depth"
-  std::string text;    ///< as one would write it in YAML; empty = absent
+  std::string key;                   ///< e.g. "engine.depth"
+  std::string flag;                  ///< e.g. "depth"
+  std::string text;                  ///< as one would write it in YAML; empty = absent
+  std::vector<std::string> strings;  ///< of a setting that is text: the same, unquoted
   std::string origin;  ///< "default", "FILE:LINE:COLUMN", "DEEPINFER_DEPTH" or "--depth"
 };
 
@@ -43,6 +44,8 @@ result<effective_config> make_effective(const config_sources& sources);
 std::map<std::string, std::string> process_environment();
 
 /// `effective_config` as a table with origins, as YAML that can be loaded again, or as JSON text.
+/// In JSON numbers and switches are what they are, lists arrays, what is absent null; times and
+/// sizes stay text with their unit.
 std::string print_effective(const effective_config& config);
 std::string print_effective_json(const effective_config& config);
 

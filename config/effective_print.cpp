@@ -4,6 +4,7 @@
 
 #include "config/effective.hpp"
 #include "config/schema.hpp"
+#include "runtime/base/check.hpp"
 #include "runtime/base/json.hpp"
 
 namespace deepinfer {
@@ -23,6 +24,17 @@ std::string escaped(std::string text) {  // for a cell of a Markdown table
   for (std::size_t i = 0; (i = text.find('|', i)) != std::string::npos; i += 2)
     text.insert(i, 1, '\\');
   return text;
+}
+
+json::value json_value_of(const setting_info& info, const effective_value& value) {
+  if (value.text.empty()) return nullptr;
+  if (info.is_json_literal) {
+    auto literal = parse_json(value.text);
+    DI_CHECK(literal, "{}: {} is no JSON: {}", info.key, value.text, literal.error().message);
+    return *std::move(literal);
+  }
+  if (info.is_repeated) return json::array(value.strings.begin(), value.strings.end());
+  return json::value(value.strings.empty() ? value.text : value.strings.front());
 }
 
 }  // namespace
@@ -46,12 +58,10 @@ std::string print_effective(const effective_config& config) {
 
 std::string print_effective_json(const effective_config& config) {
   json::object out;
-  for (const auto& value : config.values) {
+  for (std::size_t i = 0; i < config.values.size(); ++i) {
+    const auto& value = config.values[i];
     json::object entry;
-    if (value.text.empty())
-      entry["value"] = nullptr;
-    else
-      entry["value"] = value.text;
+    entry["value"] = json_value_of(all_settings()[i], value);
     entry["origin"] = value.origin;
     out[value.key] = std::move(entry);
   }
@@ -62,7 +72,14 @@ std::string settings_reference() {
   std::string out = "# Settings\n\n"
                     "Made by `deepinfer config docs` from `messages/engine.proto`. A flag counts "
                     "before its variable,\n"
-                    "the variable before the file, the file before the default.\n";
+                    "the variable before the file, the file before the default.\n\n"
+                    "Two more variables name places: `DEEPINFER_CONFIG` the file of settings where "
+                    "`--config` is not\n"
+                    "given, `DEEPINFER_MODELS` the folder that holds the embedded model "
+                    "(`tiny-v41`). What belongs to one\n"
+                    "request (`--temperature`, `--top-p`, `--max-tokens` and the like) has no "
+                    "variable and no key here;\n"
+                    "the help of `deepinfer generate` lists it.\n";
   std::string section = "?";
   for (const auto& info : all_settings()) {
     const auto [in, name] = split_key(info.key);

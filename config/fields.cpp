@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -52,6 +53,30 @@ bool parse_number(std::string_view text, Number& out) {
   return !text.empty() && code == std::errc() && end == text.data() + text.size();
 }
 
+/// What an integer field takes, both ends included.
+struct integer_limits {
+  std::int64_t low = 0;
+  std::uint64_t high = 0;
+};
+
+template <class Integer>
+integer_limits limits_within(const v1::Setting& setting) {
+  using limits = std::numeric_limits<Integer>;
+  return {setting.has_min() ? setting.min() : static_cast<std::int64_t>(limits::min()),
+          setting.has_max() ? static_cast<std::uint64_t>(setting.max())
+                            : static_cast<std::uint64_t>(limits::max())};
+}
+
+integer_limits limits_of(const FieldDescriptor& field) {
+  const auto& setting = setting_of(field);
+  switch (field.cpp_type()) {
+  case FieldDescriptor::CPPTYPE_INT32: return limits_within<std::int32_t>(setting);
+  case FieldDescriptor::CPPTYPE_UINT32: return limits_within<std::uint32_t>(setting);
+  case FieldDescriptor::CPPTYPE_UINT64: return limits_within<std::uint64_t>(setting);
+  default: return limits_within<std::int64_t>(setting);
+  }
+}
+
 bool parse_bool(std::string_view text, bool& out) {
   for (const std::string_view yes : {"true", "on", "yes", "1"})
     if (text == yes) return out = true, true;
@@ -84,19 +109,27 @@ result<void> set_integer(pb::Message& message, const FieldDescriptor& field,
   } else if (!parse_number(text, value)) {
     return mismatch(field, text);
   }
-  const bool is_narrow = field.cpp_type() == FieldDescriptor::CPPTYPE_INT32;
-  const auto low = setting.has_min() ? setting.min()
-                   : is_narrow       ? std::numeric_limits<std::int32_t>::min()
-                                     : std::numeric_limits<std::int64_t>::min();
-  const auto high = setting.has_max() ? setting.max()
-                    : is_narrow       ? std::numeric_limits<std::int32_t>::max()
-                                      : std::numeric_limits<std::int64_t>::max();
-  if (value < low || value > high) return mismatch(field, text);
+  const auto [low, high] = limits_of(field);
+  if (value < low || std::cmp_greater(value, high)) return mismatch(field, text);
   using R = pb::Reflection;
-  if (is_narrow)
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT32)
     put(message, field, static_cast<std::int32_t>(value), &R::SetInt32, &R::AddInt32);
   else
     put(message, field, value, &R::SetInt64, &R::AddInt64);
+  return {};
+}
+
+result<void> set_unsigned(pb::Message& message, const FieldDescriptor& field,
+                          std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [low, high] = limits_of(field);
+  if (!parse_number(text, value) || std::cmp_less(value, low) || value > high)
+    return mismatch(field, text);
+  using R = pb::Reflection;
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32)
+    put(message, field, static_cast<std::uint32_t>(value), &R::SetUInt32, &R::AddUInt32);
+  else
+    put(message, field, value, &R::SetUInt64, &R::AddUInt64);
   return {};
 }
 
@@ -163,16 +196,8 @@ result<void> set_from_text(pb::Message& message, const FieldDescriptor& field,
   case FieldDescriptor::CPPTYPE_INT32:
   case FieldDescriptor::CPPTYPE_INT64: return set_integer(message, field, text);
   case FieldDescriptor::CPPTYPE_ENUM: return set_enum(message, field, text);
-  case FieldDescriptor::CPPTYPE_UINT32: {
-    std::uint32_t value = 0;
-    if (!parse_number(text, value)) return mismatch(field, text);
-    return put(message, field, value, &R::SetUInt32, &R::AddUInt32), result<void>();
-  }
-  case FieldDescriptor::CPPTYPE_UINT64: {
-    std::uint64_t value = 0;
-    if (!parse_number(text, value)) return mismatch(field, text);
-    return put(message, field, value, &R::SetUInt64, &R::AddUInt64), result<void>();
-  }
+  case FieldDescriptor::CPPTYPE_UINT32:
+  case FieldDescriptor::CPPTYPE_UINT64: return set_unsigned(message, field, text);
   case FieldDescriptor::CPPTYPE_DOUBLE:
   case FieldDescriptor::CPPTYPE_FLOAT: {
     double value = 0;
@@ -211,6 +236,20 @@ std::string text_of(const pb::Message& message, const FieldDescriptor& field) {
   return scalar_text(message, field, -1);
 }
 
+std::vector<std::string> strings_of(const pb::Message& message, const FieldDescriptor& field) {
+  std::vector<std::string> texts;
+  if (field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) return texts;
+  const auto* reflection = message.GetReflection();
+  if (!field.is_repeated()) {
+    if (auto text = reflection->GetString(message, &field); !text.empty())
+      texts.push_back(std::move(text));
+    return texts;
+  }
+  for (int i = 0; i < reflection->FieldSize(message, &field); ++i)
+    texts.push_back(reflection->GetRepeatedString(message, &field, i));
+  return texts;
+}
+
 std::string expectation_of(const FieldDescriptor& field) {
   const auto& setting = setting_of(field);
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
@@ -222,20 +261,16 @@ std::string expectation_of(const FieldDescriptor& field) {
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE ||
       field.cpp_type() == FieldDescriptor::CPPTYPE_FLOAT)
     return "a number";
+  const auto [low, high] = limits_of(field);
+  const auto signed_high = static_cast<std::int64_t>(high);  // read with a unit: never unsigned
   if (setting.unit() == v1::UNIT_MILLISECONDS)
-    return fmt::format("a duration such as 500ms, 30s or 2m{}",
-                       setting.has_min() && setting.min() > 0
-                         ? fmt::format(", at least {}", duration_text(setting.min()))
-                         : "");
-  if (setting.unit() == v1::UNIT_BYTES) return "a size such as 8GiB or 512MiB";
-  if (setting.has_min() && setting.has_max() && setting.min() == setting.max())
-    return fmt::format("{}", setting.min());
-  if (setting.has_min() && setting.has_max())
-    return fmt::format("a whole number from {} to {}", setting.min(), setting.max());
-  if (setting.has_min()) return fmt::format("a whole number of at least {}", setting.min());
-  const bool is_unsigned = field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64 ||
-                           field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32;
-  return is_unsigned ? "a whole number of at least 0" : "a whole number";
+    return fmt::format("a duration such as 500ms, 30s or 2m, from {} to {}", duration_text(low),
+                       duration_text(signed_high));
+  if (setting.unit() == v1::UNIT_BYTES)
+    return fmt::format("a size such as 8GiB or 512MiB, from {} to {}", size_text(low),
+                       size_text(signed_high));
+  if (std::cmp_equal(low, high)) return fmt::format("{}", low);
+  return fmt::format("a whole number from {} to {}", low, high);
 }
 
 std::vector<std::string> choices_of(const FieldDescriptor& field) {

@@ -27,7 +27,11 @@ result<void> set_from_text(google::protobuf::Message& message,
 std::string text_of(const google::protobuf::Message& message,
                     const google::protobuf::FieldDescriptor& field);
 
-/// "a whole number", "one of auto, cpu", ... for messages and help.
+/// What a text field holds, unquoted; nothing for an empty one and for other types.
+std::vector<std::string> strings_of(const google::protobuf::Message& message,
+                                    const google::protobuf::FieldDescriptor& field);
+
+/// "a whole number from 1 to 3", "one of auto, cpu", ... for messages and help.
 std::string expectation_of(const google::protobuf::FieldDescriptor& field);
 
 /// Names of an enum field's values as users write them, without the unspecified one; empty for

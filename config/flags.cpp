@@ -40,6 +40,39 @@ tl::unexpected<error> unknown_flag(const command_line& command, const std::strin
                                      did_you_mean(word.substr(0, word.find('=')), known, "--")));
 }
 
+/// Checks what stands after `=`. CLI11 would take any text for a switch, and for an empty value the
+/// next argument.
+result<void> check_assignments(const command_line& command, std::span<const std::string> args) {
+  const auto is_called = [](const flag& f, std::string_view name) {
+    return name == f.name || (f.is_negatable && name == "no-" + f.name) ||
+           std::find(f.aliases.begin(), f.aliases.end(), name) != f.aliases.end();
+  };
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const std::string_view argument = args[i];
+    const auto equals = argument.find('=');
+    const auto word = argument.substr(0, equals);
+    const auto own = std::find_if(command.flags.begin(), command.flags.end(), [&](const flag& f) {
+      if (word.starts_with("--")) return is_called(f, word.substr(2));
+      return f.short_name && word.size() == 2 && word[0] == '-' && word[1] == f.short_name;
+    });
+    const bool is_added = word == "--help" || word == "--verbose" || word == "--quiet";
+    if (own == command.flags.end() && !is_added) continue;
+    const bool takes_value = !is_added && !own->value_name.empty();
+    if (equals == std::string_view::npos) {
+      i += takes_value ? 1 : 0;  // the next argument is the value, whatever it looks like
+      continue;
+    }
+    const auto value = argument.substr(equals + 1);
+    if (takes_value && value.empty())
+      return misuse(command,
+                    fmt::format("{}: found nothing after '=', expected {}", word, own->value_name));
+    if (!takes_value && (is_added || (value != "true" && value != "false")))
+      return misuse(command, fmt::format("{}: found '{}', expected {}", word, value.substr(0, 100),
+                                         is_added ? "no value" : "no value, =true or =false"));
+  }
+  return {};
+}
+
 /// The app that CLI11 parses with; options in the order of `command.flags`.
 std::vector<CLI::Option*> declare(CLI::App& app, const command_line& command) {
   std::vector<CLI::Option*> options;
@@ -153,6 +186,7 @@ result<std::optional<double>> parsed_flags::number(const std::string& name, doub
 result<parsed_flags> parse_flags(const command_line& command, std::span<const std::string> args) {
   parsed_flags out;
   const auto end = std::find(args.begin(), args.end(), "--");
+  DI_TRY_VOID(check_assignments(command, {args.begin(), end}));
   try {
     CLI::App app;
     app.set_help_flag();

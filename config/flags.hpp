@@ -2,7 +2,8 @@
 ///
 /// A mistake is an error `bad_config` (exit code 2) that names the argument; an unknown flag names
 /// the nearest known one. Everything after `--` is positional. A flag given twice: the last one
-/// counts, unless it is repeatable. Values are kept as text; their owner converts them.
+/// counts, unless it is repeatable. A switch takes `=true` or `=false` and nothing else, and after
+/// `--name=` a value must follow. Values are kept as text; their owner converts them.
 #pragma once
 
 #include <cstdint>

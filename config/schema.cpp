@@ -46,6 +46,9 @@ setting_info describe(const FieldDescriptor* section, const FieldDescriptor& fie
   info.expected = expectation_of(field);
   info.aliases.assign(setting.alias().begin(), setting.alias().end());
   info.is_repeated = field.is_repeated();
+  info.is_json_literal = !field.is_repeated() && setting.unit() == v1::UNIT_UNSPECIFIED &&
+                         field.cpp_type() != FieldDescriptor::CPPTYPE_STRING &&
+                         field.cpp_type() != FieldDescriptor::CPPTYPE_ENUM;
   info.section = section;
   info.field = &field;
   return info;

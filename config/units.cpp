@@ -60,8 +60,10 @@ result<std::int64_t> parse_milliseconds(std::string_view text) {
 
 result<std::int64_t> parse_bytes(std::string_view text) {
   if (const auto value = parse(text, sizes)) return *value;
-  return fail(errc::invalid_argument,
-              fmt::format("found '{}', expected a size such as 8GiB, 512MiB or 1000000", text));
+  return fail(
+    errc::invalid_argument,
+    fmt::format("found '{}', expected a size such as 8GiB, 512MiB or 1000000, at most 8192TiB",
+                text));
 }
 
 std::string duration_text(std::int64_t milliseconds) {

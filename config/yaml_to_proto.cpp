@@ -58,7 +58,10 @@ private:
   result<void> read_field(const YAML::Node& node, const YAML::Mark& mark, pb::Message& out,
                           const FieldDescriptor& field, const std::string& path, int level) {
     if (++values_ > max_values) return wrong(mark, path, "more than {} values", max_values);
-    if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !field.is_repeated())
+    const bool is_section =
+      field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !field.is_repeated();
+    if (is_section && node.IsNull()) return {};  // a section of comments only
+    if (is_section)
       return read_message(node, mark, *out.GetReflection()->MutableMessage(&out, &field), path,
                           level + 1);
     if (places_) places_->insert_or_assign(path, place(mark));

@@ -1,4 +1,5 @@
-/// YAML onto any Protobuf message by reflection. A map is a message, a key a field's name.
+/// YAML onto any Protobuf message by reflection. A map is a message, a key a field's name; a key
+/// with nothing but comments below it is an empty message.
 ///
 /// Errors are `bad_config` and start with NAME:LINE:COLUMN (from 1): bad syntax, unknown key (with
 /// the nearest known one), wrong type, value out of its range, duplicate key, a second document.

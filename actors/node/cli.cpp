@@ -20,21 +20,35 @@ namespace {
 constexpr std::string_view program = "deepinfer";
 
 void print_error(const cli_context& context, const error& problem) {
-  const auto* red = context.err_is_terminal ? "\033[31m" : "";
-  const auto* plain = context.err_is_terminal ? "\033[0m" : "";
-  fmt::print(stderr, "{}: {}error{}: {}\n", program, red, plain, problem.message);
+  const auto* red = context.err_is_coloured ? "\033[31m" : "";
+  const auto* plain = context.err_is_coloured ? "\033[0m" : "";
+  print_err("{}: {}error{}: {}\n", program, red, plain, problem.message);
 }
 
-std::string overview(const std::vector<command>& commands) {
+bool asks_for_help(const std::string& argument) {
+  return argument == "--help" || argument == "-h" || argument == "help";
+}
+
+/// The commands whose first word of two is `word`.
+std::vector<command> commands_under(const std::vector<command>& commands, const std::string& word) {
+  std::vector<command> found;
+  for (const auto& c : commands)
+    if (c.name.starts_with(word + " ")) found.push_back(c);
+  return found;
+}
+
+/// The list of `commands`, all of the program or those that share the first word `group`.
+std::string overview(const std::vector<command>& commands, const std::string& group = "") {
+  const auto caller = group.empty() ? std::string(program) : fmt::format("{} {}", program, group);
   auto text = fmt::format("DeepInfer: an inference engine for DeepSeek-V4.1-Flash-class models.\n\n"
                           "Usage: {} COMMAND [FLAGS] [ARGUMENTS]\n\nCommands:\n",
-                          program);
+                          caller);
   for (const auto& c : commands) text += fmt::format("  {:<18}{}\n", c.name, c.summary);
   text += fmt::format("\n'{} COMMAND --help' lists the flags of a command.\n"
                       "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 model cannot be "
                       "loaded, 4 port in use,\n"
                       "5 device, 130 interrupted.\n",
-                      program);
+                      caller);
   return text;
 }
 
@@ -53,11 +67,9 @@ tl::unexpected<error> unknown_command(const std::vector<command>& commands,
                                       std::span<const std::string> args) {
   // The first word of a two-word command asks for its second.
   std::vector<std::string> names, seconds;
-  for (const auto& c : commands) {
-    names.push_back(c.name.substr(0, c.name.find(' ')));
-    if (c.name.starts_with(args.front() + " "))
-      seconds.push_back(c.name.substr(args.front().size() + 1));
-  }
+  for (const auto& c : commands) names.push_back(c.name.substr(0, c.name.find(' ')));
+  for (const auto& c : commands_under(commands, args.front()))
+    seconds.push_back(c.name.substr(args.front().size() + 1));
   if (!seconds.empty()) {
     const auto found = args.size() > 1 ? fmt::format("unknown '{}'", args[1]) : "nothing";
     return fail(errc::bad_config, fmt::format("{}: found {}, expected one of {}", args.front(),
@@ -84,14 +96,28 @@ command_line line_of(const command& c) {
   return line;
 }
 
+/// Help on the command, or the group of commands, that `topic` starts with; on all without one.
+result<std::string> help_on(const std::vector<command>& commands,
+                            std::span<const std::string> topic) {
+  if (topic.empty()) return overview(commands);
+  if (const auto [named, words] = find_command(commands, topic); named)
+    return help_text(line_of(*named));
+  const auto group = commands_under(commands, topic.front());
+  if (topic.size() == 1 && !group.empty()) return overview(group, topic.front());
+  return unknown_command(commands, topic);
+}
+
 result<int> run(const cli_context& context, std::span<const std::string> args) {
   const auto commands = all_commands();
-  if (args.empty() || args.front() == "--help" || args.front() == "-h" || args.front() == "help") {
-    const auto [named, words] = find_command(commands, args.empty() ? args : args.subspan(1));
-    const bool is_asked = !args.empty();
-    const auto text = named ? help_text(line_of(*named)) : overview(commands);
-    fmt::print(is_asked ? context.out : stderr, "{}", text);
-    return is_asked ? 0 : exit_code_of(errc::bad_config);
+  if (args.empty()) {
+    print_err("{}", overview(commands));
+    return exit_code_of(errc::bad_config);
+  }
+  const bool is_group = !commands_under(commands, args.front()).empty();
+  if (asks_for_help(args.front()) || (is_group && args.size() > 1 && asks_for_help(args[1]))) {
+    DI_TRY(const auto text, help_on(commands, is_group ? args.first(1) : args.subspan(1)));
+    fmt::print(context.out, "{}", text);
+    return 0;
   }
   auto wanted = args;
   const std::vector<std::string> version{"version"};
@@ -169,7 +195,17 @@ result<std::string> embedded_model(const cli_context& context) {
 
 result<std::string> model_directory(const cli_context& context, const engine_settings& settings) {
   if (settings.model.path.empty()) return embedded_model(context);
-  return settings.model.path;
+  return given_directory(settings.model.path);
+}
+
+result<std::string> given_directory(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return path;
+  const auto parent = fs::path(path).parent_path().string();
+  return fail(errc::bad_checkpoint,
+              fmt::format("{}: found a file, expected a directory, such as {}", path,
+                          parent.empty() ? "." : parent));
 }
 
 result<std::vector<std::int32_t>> parse_ids(std::string_view text, std::int32_t vocab_size) {

@@ -14,7 +14,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "config/effective.hpp"
 #include "config/flags.hpp"
@@ -29,7 +32,8 @@ struct cli_context {
   std::map<std::string, std::string> environment;  ///< DEEPINFER_* only
   std::int32_t verbosity = 0;                      ///< > 0: -v, < 0: -q
   bool out_is_terminal = false;
-  bool err_is_terminal = false;  ///< progress bars and colours only then
+  bool err_is_terminal = false;  ///< progress bars only then
+  bool err_is_coloured = false;  ///< a terminal, and NO_COLOR is not set
 };
 
 struct command {
@@ -59,8 +63,19 @@ result<std::string> embedded_model(const cli_context& context);
 /// `model.path` of the settings or, where it is empty, the embedded model.
 result<std::string> model_directory(const cli_context& context, const engine_settings& settings);
 
+/// A checkpoint directory as a user gave it, without slashes at its end; whether it is there is the
+/// reader's to say. Error bad_checkpoint where it is a file.
+result<std::string> given_directory(std::string path);
+
 /// "0,17,4" as ids; error bad_config names the entry. `vocab_size` bounds them where >= 0.
 result<std::vector<std::int32_t>> parse_ids(std::string_view text, std::int32_t vocab_size = -1);
+
+/// Text for the user on stderr; a stderr that is closed or full is nobody's error.
+template <typename... Args>
+void print_err(fmt::format_string<Args...> pattern, Args&&... args) {
+  const auto text = fmt::format(pattern, std::forward<Args>(args)...);
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
+}
 
 /// Log lines for the user, on stderr: -q hides both.
 void note(const cli_context& context, std::string_view text);

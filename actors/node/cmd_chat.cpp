@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iostream>
 #include <string>
 
@@ -9,6 +10,7 @@
 #include "actors/node/commands.hpp"
 #include "actors/node/generation.hpp"
 #include "actors/node/standard_input.hpp"
+#include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
 namespace {
@@ -18,18 +20,21 @@ class conversation {
 public:
   static result<conversation> open(const parsed_flags& flags) {
     conversation it;
-    const bool thinks = flags.is_on("thinking");
+    // Whoever says how long to think wants it to.
+    const bool thinks = flags.is_on("thinking", flags.has("effort"));
     it.body_["thinking"] = json::object{{"type", thinks ? "enabled" : "disabled"}};
-    if (const auto effort = flags.text("effort")) it.body_["reasoning_effort"] = *effort;
+    if (const auto effort = flags.text("effort")) it.body_["reasoning_effort"] = effort_of(*effort);
     if (const auto tools = flags.text("tools")) {
-      DI_TRY(it.body_["tools"], read_json_file(*tools), "--tools");
+      auto read = read_json_file(*tools);
+      if (!read) return fail(errc::bad_config, "--tools: " + read.error().message);
+      it.body_["tools"] = std::move(*read);
     }
     if (const auto system = flags.text("system")) it.say("system", *system);
     return it;
   }
 
   void say(const char* role, const std::string& content) {
-    messages_.push_back(json::object{{"role", role}, {"content", content}});
+    messages_.push_back(json::object{{"role", role}, {"content", repair_utf8(content)}});
   }
 
   /// Replaces everything said so far.
@@ -47,6 +52,15 @@ public:
   }
 
 private:
+  /// A number where it is one: the chat format knows both.
+  static json::value effort_of(const std::string& text) {
+    int number = 0;
+    const auto* end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, number);
+    if (read.ec == std::errc{} && read.ptr == end) return number;
+    return json::string(text);
+  }
+
   json::object body_;
   json::array messages_;
 };
@@ -96,18 +110,18 @@ result<answer> say_and_answer(const session& it, const conversation& talk) {
     print_calls(it.context, reply.content);
     fmt::print(it.context.out, "\n");
     std::fflush(it.context.out);
-    if (it.context.verbosity >= 0) fmt::print(stderr, "{}\n", figures_line(reply, it.engine));
+    if (it.context.verbosity >= 0) print_err("{}\n", figures_line(reply, it.engine));
   }
   return reply;
 }
 
 /// Lines of a person at a terminal. A line that starts with a slash is for the program.
 result<int> converse(const session& it, conversation& talk) {
-  fmt::print(stderr, "{} on {}. /new starts over, /stats, /quit.\n", it.engine.facts().model_name,
-             it.engine.facts().device_name);
+  print_err("{} on {}. /new starts over, /stats, /quit.\n", it.engine.facts().model_name,
+            it.engine.facts().device_name);
   std::string line;
   while (true) {
-    fmt::print(stderr, "> ");
+    print_err("> ");
     if (!std::getline(std::cin, line) || line == "/quit") return 0;
     if (line.empty()) continue;
     if (line == "/new") {
@@ -116,10 +130,14 @@ result<int> converse(const session& it, conversation& talk) {
     }
     if (line == "/stats") {
       DI_TRY(const auto stats, it.engine.connect().stats());
-      fmt::print(stderr, "{} steps, {} tokens, {} of {} KV blocks free, {:.1f} messages a step\n",
-                 stats.steps, stats.tokens_out, stats.kv_blocks_free, stats.kv_blocks_total,
-                 static_cast<double>(stats.step_messages) /
-                   static_cast<double>(std::max<std::uint64_t>(1, stats.steps)));
+      print_err("{} steps, {} tokens, {} of {} KV blocks free, {:.1f} messages a step\n",
+                stats.steps, stats.tokens_out, stats.kv_blocks_free, stats.kv_blocks_total,
+                static_cast<double>(stats.step_messages) /
+                  static_cast<double>(std::max<std::uint64_t>(1, stats.steps)));
+      continue;
+    }
+    if (line.front() == '/') {
+      print_err("{} is not known; /new starts over, /stats, /quit\n", line);
       continue;
     }
     talk.say("user", line);
@@ -154,7 +172,7 @@ result<int> chat(const cli_context& context, const parsed_flags& flags) {
   const session it{context, *engine, std::move(sampling), flags.is_on("json"), interrupts};
   if (is_demo) {
     DI_TRY(message, load_demo(engine->facts().model_path, talk));
-    if (!it.is_json) fmt::print(stderr, "> {}\n", message);
+    if (!it.is_json) print_err("> {}\n", message);
   } else if (has_message) {
     talk.say("user", message);
   } else {

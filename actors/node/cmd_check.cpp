@@ -23,6 +23,7 @@ struct check_result {
   std::optional<error> tokenizer_problem;
   std::int32_t tokenizer_size = 0;
   std::optional<memory_plan> plan;
+  std::vector<std::string> plan_notes;
 
   bool is_clean() const { return directory.report.is_clean() && !tokenizer_problem; }
 };
@@ -51,9 +52,27 @@ result<memory_plan> plan(const model_config& config, const parsed_flags& flags) 
   request.ranks = static_cast<std::int32_t>(ranks.value_or(1));
   const auto memory = flags.text("device-memory").value_or(std::string(usual_memory));
   DI_TRY(request.device_memory, parse_bytes(memory), "--device-memory");
+  if (request.device_memory == 0)
+    return fail(errc::bad_config,
+                fmt::format("--device-memory: found '{}', expected more than 0 bytes", memory));
   auto made = plan_memory(config, request);
   if (!made) made.error().code = errc::bad_config;
   return made;
+}
+
+/// What the plan says that one should not overlook.
+std::vector<std::string> plan_notes(const model_config& config, const memory_plan& plan) {
+  std::vector<std::string> notes;
+  const auto& request = plan.request;
+  if (request.ranks > config.expert_count)
+    notes.push_back(
+      fmt::format("--ep-size {}: the model has {} experts a layer, {} ranks hold none",
+                  request.ranks, config.expert_count, request.ranks - config.expert_count));
+  if (plan.free_bytes < 0)
+    notes.push_back(fmt::format("the weights do not fit: a rank needs {}, and has {} less {:.0f} %",
+                                bytes_text(plan.weight_bytes), bytes_text(request.device_memory),
+                                request.headroom * 100));
+  return notes;
 }
 
 void print_report(const cli_context& context, const check_result& it) {
@@ -71,18 +90,19 @@ void print_report(const cli_context& context, const check_result& it) {
   for (const auto& warning : report.warnings) fmt::print(context.out, "  warning    {}\n", warning);
   for (const auto& warning : it.tokenizer_notes)
     fmt::print(context.out, "  warning    {}\n", warning);
+  for (const auto& warning : it.plan_notes) fmt::print(context.out, "  warning    {}\n", warning);
   if (it.plan) fmt::print(context.out, "\n{}", to_table(*it.plan));
 }
 
 void print_findings(const check_result& it) {
   const auto& report = it.directory.report;
-  for (const auto& f : report.findings) fmt::print(stderr, "{}: {}\n", name_of(f.kind), f.text());
+  for (const auto& f : report.findings) print_err("{}: {}\n", name_of(f.kind), f.text());
   for (const auto& [kind, count] : report.counts) {
     const auto shown = std::count_if(report.findings.begin(), report.findings.end(),
                                      [kind = kind](const auto& f) { return f.kind == kind; });
-    if (count > shown) fmt::print(stderr, "{}: {} more\n", name_of(kind), count - shown);
+    if (count > shown) print_err("{}: {} more\n", name_of(kind), count - shown);
   }
-  if (it.tokenizer_problem) fmt::print(stderr, "tokenizer: {}\n", it.tokenizer_problem->message);
+  if (it.tokenizer_problem) print_err("tokenizer: {}\n", it.tokenizer_problem->message);
 }
 
 json::object report_object(const check_result& it) {
@@ -109,6 +129,7 @@ json::object report_object(const check_result& it) {
   out["counts"] = std::move(counts);
   json::array warnings(report.warnings.begin(), report.warnings.end());
   for (const auto& text : it.tokenizer_notes) warnings.emplace_back(text);
+  for (const auto& text : it.plan_notes) warnings.emplace_back(text);
   out["warnings"] = std::move(warnings);
   json::object totals;
   for (const auto& total : report.totals)
@@ -117,6 +138,7 @@ json::object report_object(const check_result& it) {
                                 {"count", report.tensor_count},
                                 {"bytes", report.tensor_bytes},
                                 {"kinds", std::move(totals)}};
+  out["fits"] = it.plan ? json::value(it.plan->free_bytes >= 0) : json::value(nullptr);
   out["plan"] = it.plan ? json::value(to_json(*it.plan)) : json::value(nullptr);
   return out;
 }
@@ -124,7 +146,7 @@ json::object report_object(const check_result& it) {
 result<int> check(const cli_context& context, const parsed_flags& flags) {
   std::string directory;
   if (!flags.positionals.empty()) {
-    directory = flags.positionals.front();
+    DI_TRY(directory, given_directory(flags.positionals.front()));
   } else {
     DI_TRY(directory, embedded_model(context));
   }
@@ -133,6 +155,7 @@ result<int> check(const cli_context& context, const parsed_flags& flags) {
   it.directory = check_directory(directory, options);
   if (it.directory.config) {
     DI_TRY(it.plan, plan(*it.directory.config, flags));
+    it.plan_notes = plan_notes(*it.directory.config, *it.plan);
   }
   if (flags.is_on("json"))
     fmt::print(context.out, "{}\n", to_text(report_object(it)));

@@ -45,7 +45,7 @@ result<int> generate(const cli_context& context, const parsed_flags& flags) {
   } else {
     fmt::print(context.out, "\n");
     std::fflush(context.out);
-    if (context.verbosity >= 0) fmt::print(stderr, "{}\n", figures_line(it, *engine));
+    if (context.verbosity >= 0) print_err("{}\n", figures_line(it, *engine));
   }
   DI_TRY_VOID(write_trace(context, config, *engine));
   return it.was_interrupted ? 130 : 0;

@@ -23,21 +23,30 @@ result<int> render(const cli_context& context, const parsed_flags& flags) {
   const auto answer = [&](const json::value& request) {
     return render_object(request, &words, wants_ids);
   };
-  if (const auto file = flags.text("jsonl")) return answer_lines(context, *file, answer);
+  DI_TRY(const auto file, jsonl_file(flags));
+  if (file) return answer_lines(context, *file, answer);
   return answer_file(context, flags, answer);
 }
 
 result<int> parse(const cli_context& context, const parsed_flags& flags) {
   DI_TRY(const tokenizer words, open_tokenizer(context, flags, true));
   const auto answer = [&](const json::value& request) { return parse_command(request, &words); };
-  if (const auto file = flags.text("jsonl")) return answer_lines(context, *file, answer);
+  DI_TRY(const auto file, jsonl_file(flags));
+  if (file) return answer_lines(context, *file, answer);
   return answer_file(context, flags, answer);
+}
+
+/// --json is there because the other commands have it; it changes nothing.
+std::vector<flag> request_flags() {
+  auto flags = text_flags();
+  flags.insert(flags.begin(), {.name = "json", .help = "one JSON object, as without this flag"});
+  return flags;
 }
 
 }  // namespace
 
 command render_command() {
-  auto flags = text_flags();
+  auto flags = request_flags();
   flags.insert(flags.begin(),
                {.name = "ids", .help = "fail where the prompt's ids cannot be given"});
   return {.name = "render",
@@ -53,7 +62,7 @@ command parse_command() {
           .summary = "split a model's output into reasoning, content and tool calls",
           .positionals = "[FILE.json]",
           .positionals_max = 1,
-          .flags = text_flags(),
+          .flags = request_flags(),
           .run = parse};
 }
 

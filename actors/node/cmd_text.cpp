@@ -93,7 +93,8 @@ result<int> run_tokenize(const cli_context& context, const parsed_flags& flags) 
   DI_TRY(const tokenizer words, open_tokenizer(context, flags, false));
   const auto mode = flags.is_on("special", true) ? specials::on : specials::off;
   const auto rule = flags.is_on("keep-bytes") ? bad_bytes::keep : bad_bytes::replace;
-  if (const auto file = flags.text("jsonl"))
+  DI_TRY(const auto file, jsonl_file(flags));
+  if (file)
     return answer_lines(context, *file, [&](const json::value& request) {
       return tokenize_object(words, request, mode, rule);
     });
@@ -140,7 +141,8 @@ result<json::object> detokenize_object(const tokenizer& words, const json::value
 result<int> run_detokenize(const cli_context& context, const parsed_flags& flags) {
   DI_TRY(const tokenizer words, open_tokenizer(context, flags, false));
   const bool skip_special = flags.is_on("skip-special");
-  if (const auto file = flags.text("jsonl"))
+  DI_TRY(const auto file, jsonl_file(flags));
+  if (file)
     return answer_lines(context, *file, [&](const json::value& request) {
       return detokenize_object(words, request, skip_special);
     });

@@ -47,18 +47,20 @@ class load_bar {
 public:
   explicit load_bar(bool is_shown) : is_shown_(is_shown) {}
   ~load_bar() {
-    if (was_drawn_) fmt::print(stderr, "\r\033[K");
+    if (was_drawn_) print_err("\r\033[K");
   }
   load_bar(const load_bar&) = delete;
   load_bar& operator=(const load_bar&) = delete;
 
   void draw(std::uint64_t done, std::uint64_t total) {
-    if (!is_shown_ || total == 0) return;
+    constexpr double shortest_seconds = 0.05;
+    if (!is_shown_ || total == 0 || seconds_since(last_) < shortest_seconds) return;
+    last_ = clock_type::now();
     constexpr std::uint64_t width = 40;
     const auto filled = static_cast<int>(done * width / total);
     const auto rate = static_cast<double>(done) / 1e6 / std::max(1e-3, seconds_since(begin_));
-    fmt::print(stderr, "\rloading [{:=<{}}{: <{}}] {:3} %  {:.0f} MB/s\033[K", "", filled, "",
-               static_cast<int>(width) - filled, done * 100 / total, rate);
+    print_err("\rloading [{:=<{}}{: <{}}] {:3} %  {:.0f} MB/s\033[K", "", filled, "",
+              static_cast<int>(width) - filled, done * 100 / total, rate);
     std::fflush(stderr);
     was_drawn_ = true;
   }
@@ -67,6 +69,7 @@ private:
   bool is_shown_;
   bool was_drawn_ = false;
   clock_type::time_point begin_ = clock_type::now();
+  clock_type::time_point last_ = begin_;
 };
 
 /// Writes chunks of an answer as they come: content to the output, reasoning dimmed to stderr.
@@ -76,17 +79,23 @@ public:
 
   void write(const token_chunk& chunk) {
     if (!chunk.reasoning_text.empty()) {
-      const bool is_dim = context_.err_is_terminal;
-      fmt::print(stderr, "{}{}{}", is_dim ? "\033[2m" : "", chunk.reasoning_text,
-                 is_dim ? "\033[0m" : "");
+      const bool is_dim = context_.err_is_coloured;
+      print_err("{}{}{}", is_dim ? "\033[2m" : "", chunk.reasoning_text, is_dim ? "\033[0m" : "");
       was_thinking_ = true;
     }
     if (!chunk.text.empty()) {
-      if (std::exchange(was_thinking_, false)) fmt::print(stderr, "\n");
+      if (std::exchange(was_thinking_, false)) print_err("\n");
       fmt::print(context_.out, "{}", chunk.text);
       std::fflush(context_.out);
     }
   }
+
+  /// An answer that was cut while thinking leaves its line open.
+  ~text_writer() {
+    if (was_thinking_) print_err("\n");
+  }
+  text_writer(const text_writer&) = delete;
+  text_writer& operator=(const text_writer&) = delete;
 
 private:
   const cli_context& context_;
@@ -152,13 +161,16 @@ std::vector<flag> sampling_flags() {
     value("stop", "end where the text would contain this", "TEXT", "none", true),
     value("stop-id", "end after this token id", "ID", "none", true),
     value("logit-bias", "add a bias to a token's logit", "ID:BIAS", "none", true),
-    value("logprobs", "report log-probabilities: of the chosen token and K others", "K", "off"),
+    value("logprobs", "with --json: log-probabilities of the chosen token and K others", "K",
+          "off"),
     on("ignore-eos", "go on after the end-of-sequence token"),
     on("include-stop", "keep the matched stop string in the text"),
   };
 }
 
 result<sampling_request> read_sampling(const parsed_flags& flags) {
+  if (flags.has("logprobs") && !flags.is_on("json"))
+    return fail(errc::bad_config, "--logprobs: found no --json, which alone can show them");
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   sampling_request out;
   DI_TRY(const auto max_tokens, flags.integer("max-tokens", 1, most));
@@ -202,6 +214,9 @@ result<sampling_request> read_sampling(const parsed_flags& flags) {
 
 result<std::unique_ptr<node>> open_engine(const cli_context& context,
                                           const effective_config& config) {
+  // A trace that can't be written is found now, not after the work.
+  if (const auto& trace = config.settings.observability.trace_file; !trace.empty())
+    DI_TRY_VOID(write_file(trace, ""));
   DI_TRY(const auto path, model_directory(context, config.settings));
   load_bar bar(context.err_is_terminal && context.verbosity >= 0);
   return node::load(config.settings, path,
@@ -240,9 +255,12 @@ result<answer> run_request(const cli_context& context, const node& engine,
 }
 
 std::string figures_line(const answer& it, const node& engine) {
-  return fmt::format("{} tokens, {:.1f} tok/s, first token after {:.1f} ms, device idle {:.0f} %",
-                     it.content.ids.size(), rate_of(it), it.first_token_seconds * 1e3,
-                     100.0 * idle_share_of(engine));
+  const auto& content = it.content;
+  if (content.ids.empty()) return "no token";
+  return fmt::format(
+    "{} tokens, {:.1f} tok/s, first token after {:.1f} ms, device idle {:.0f} %, seed {}",
+    content.ids.size(), rate_of(it), it.first_token_seconds * 1e3, 100.0 * idle_share_of(engine),
+    content.finish.seed);
 }
 
 json::object answer_object(const answer& it, const node& engine, bool is_chat) {
@@ -260,6 +278,7 @@ json::object answer_object(const answer& it, const node& engine, bool is_chat) {
   }
   out["finish_reason"] = name_of(content.finish.reason);
   if (!content.finish.stop_detail.empty()) out["stop_detail"] = content.finish.stop_detail;
+  out["seed"] = content.finish.seed;
   const auto& usage = content.finish.usage;
   out["usage"] = json::object{{"prompt_tokens", usage.prompt_tokens},
                               {"completion_tokens", usage.completion_tokens},

@@ -34,7 +34,8 @@ std::vector<flag> text_flags() {
            .value_name = "DIR",
            .default_text = "the embedded model"},
           {.name = "jsonl",
-           .help = "answer each line of FILE, a JSON object, with a line; - is standard input",
+           .help = "answer each line of FILE, a JSON object, with a line; blank lines are skipped, "
+                   "- is standard input",
            .value_name = "FILE"}};
 }
 
@@ -60,6 +61,14 @@ result<tokenizer> open_tokenizer(const cli_context& context, const parsed_flags&
   const auto words = is_v41 ? opened->as_v41() : *std::move(opened);
   for (const auto& warning : words.warnings()) warn(context, warning);
   return words;
+}
+
+result<std::optional<std::string>> jsonl_file(const parsed_flags& flags) {
+  auto file = flags.text("jsonl");
+  if (file && !flags.positionals.empty())
+    return fail(errc::bad_config, fmt::format("found '{}' beside --jsonl {}, expected one of them",
+                                              flags.positionals.front().substr(0, 100), *file));
+  return file;
 }
 
 result<int> answer_lines(const cli_context& context, const std::string& file,

@@ -12,7 +12,7 @@
 
 namespace deepinfer {
 
-/// --tokenizer, --model, --jsonl and --json.
+/// --tokenizer, --model and --jsonl.
 std::vector<flag> text_flags();
 
 /// The tokenizer of --tokenizer DIR, else of --model DIR or DEEPINFER_MODEL, else of the embedded
@@ -23,6 +23,9 @@ result<tokenizer> open_tokenizer(const cli_context& context, const parsed_flags&
 
 /// One request object to one result object.
 using object_command = std::function<result<json::object>(const json::value&)>;
+
+/// FILE of --jsonl, where it is given; an argument beside it is bad_config.
+result<std::optional<std::string>> jsonl_file(const parsed_flags& flags);
 
 /// Answers every line of --jsonl FILE ("-": standard input) with one line: the result, or
 /// {"error": {...}} where the line fails. Empty lines are skipped. Error only where FILE cannot be

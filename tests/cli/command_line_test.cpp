@@ -1,6 +1,13 @@
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+
 #include "runtime/base/json.hpp"
+#include "runtime/model/safetensors.hpp"
 #include "tests/cli/run_binary.hpp"
 #include "tests/support/temp_directory.hpp"
 
@@ -32,6 +39,17 @@ TEST_CASE(
     {{"logits", "--ids", "0"}, "--out: found none"},
     {{"logits", "--ids", "0,2048", "--out", "x"}, "--ids: id 2: found '2048', expected a whole number, 0 to 2047"},
     {{"check", "--ep-size", "0"}, "--ep-size: found '0', expected a whole number from 1"},
+    {{"check", "--device-memory", "0"}, "--device-memory: found '0', expected more than 0 bytes"},
+    {{"check", "--device-memory", "9999TiB"}, "--device-memory: found '9999TiB', expected a size such as 8GiB, 512MiB or 1000000, at most 8192TiB"},
+    {{"help", "tokenise"}, "unknown command 'tokenise'; did you mean 'tokenize'?"},
+    {{"generate", "--max-model-len", "1", "x"}, "--max-model-len: found '1', expected a whole number from 2 to 16777216"},
+    {{"generate", "--watchdog", "2501999792h", "x"}, "--watchdog: found '2501999792h', expected a duration such as 500ms, 30s or 2m, from 1ms to 24h"},
+    {{"generate", "--ignore-eos=no", "x"}, "--ignore-eos: found 'no', expected no value, =true or =false"},
+    {{"generate", "--max-tokens=", "Once"}, "--max-tokens: found nothing after '=', expected N"},
+    {{"tokenize", "--jsonl", "/dev/null", "extra"}, "found 'extra' beside --jsonl /dev/null"},
+    {{"detokenize", "--jsonl", "/dev/null", "1"}, "found '1' beside --jsonl /dev/null"},
+    {{"render", "--jsonl", "/dev/null", "a.json"}, "found 'a.json' beside --jsonl /dev/null"},
+    {{"parse", "--jsonl", "/dev/null", "a.json"}, "found 'a.json' beside --jsonl /dev/null"},
     {{"check", "--device-memory", "much"}, "--device-memory: found 'much', expected a size"},
   };
   // clang-format on
@@ -81,6 +99,28 @@ TEST_CASE("every command of the list has help with its flags, defaults and usage
   CHECK(holds(print, "--[no-]mixed-steps"));
 }
 
+TEST_CASE("help on the first word of two lists the commands that start with it") {
+  const auto help = run_binary({"config", "--help"});
+  CHECK(help.code == 0);
+  CHECK(help.err.empty());
+  CHECK(holds(help.out, "Usage: deepinfer config COMMAND"));
+  CHECK(holds(help.out, "'deepinfer config COMMAND --help'"));
+  for (const auto* name : {"config print", "config validate", "config docs"})
+    CHECK(holds(help.out, name));
+  CHECK(help.out.find("  tokenize ") == std::string::npos);
+  for (const auto& words : std::vector<std::vector<std::string>>{
+         {"config", "-h"}, {"config", "help"}, {"help", "config"}})
+    CHECK(run_binary(words).out == help.out);
+}
+
+TEST_CASE("what config print writes is valid for config validate") {
+  const temp_directory place;
+  REQUIRE(run_binary({"config", "print"}, {.out_path = place.file("p.yaml")}).code == 0);
+  const auto run = run_binary({"config", "validate", place.file("p.yaml")});
+  CAPTURE(run.err);
+  CHECK(run.code == 0);
+}
+
 TEST_CASE("version names itself, its libraries and devices, in text and as JSON") {
   const auto text = run_binary({"version"});
   CHECK(text.code == 0);
@@ -104,15 +144,15 @@ TEST_CASE("config print shows every value with its origin, by precedence") {
   CHECK(run.code == 0);
   const auto parsed = parse_json(run.out);
   REQUIRE(parsed);
-  const auto check = [&](std::string_view key, std::string_view value, std::string_view origin) {
+  const auto check = [&](std::string_view key, int value, std::string_view origin) {
     CAPTURE(key);
-    CHECK(parsed->at(key).at("value").as_string() == value);
+    CHECK(parsed->at(key).at("value") == value);
     CHECK(parsed->at(key).at("origin").as_string() == origin);
   };
-  check("engine.depth", "3", "--depth");
-  check("engine.chunk_size", "128", "DEEPINFER_CHUNK_SIZE");
-  check("engine.num_threads", "1", "DEEPINFER_NUM_THREADS");
-  check("engine.block_size", "64", "default");
+  check("engine.depth", 3, "--depth");
+  check("engine.chunk_size", 128, "DEEPINFER_CHUNK_SIZE");
+  check("engine.num_threads", 1, "DEEPINFER_NUM_THREADS");
+  check("engine.block_size", 64, "default");
   const auto by_variable =
     run_binary({"config", "print"}, {.environment = {{"DEEPINFER_CONFIG", place.file("c.yaml")}}});
   CHECK(holds(by_variable.out, place.file("c.yaml") + ":2:10"));
@@ -167,6 +207,49 @@ TEST_CASE("output that cannot be written is exit code 1, not silence") {
   const auto run = run_binary({"config", "docs"}, {.out_path = "/dev/full"});
   CHECK(run.code == 1);
   CHECK(holds(run.err, "results could not be written"));
+}
+
+TEST_CASE("a standard stream that is closed or full ends a command with its code, not a crash") {
+  const auto no_output = run_binary({"config", "print"}, {.closed = {1}});
+  CHECK(no_output.code == 1);
+  CHECK(holds(no_output.err, "results could not be written"));
+  CHECK(run_binary({"config", "print"}, {.closed = {0, 1, 2}}).code == 1);
+  const auto no_log =
+    run_binary({"config", "print"}, {.environment = {{"DEEPINFER_FOO", "1"}}, .closed = {2}});
+  CHECK(no_log.code == 0);
+  CHECK(holds(no_log.out, "depth: 2"));
+  CHECK(run_binary({"nope"}, {.closed = {2}}).code == 2);
+  CHECK(run_binary({}, {.closed = {2}}).code == 2);
+  CHECK(run_binary({"nope"}, {.err_path = "/dev/full"}).code == 2);
+  CHECK(run_binary({}, {.err_path = "/dev/full"}).code == 2);
+  CHECK(run_binary({"tokenize", "--json"}, {.closed = {0}}).out == "{\"ids\":[]}\n");
+  // A file that a command writes must not land in the place of a closed stream.
+  const temp_directory place;
+  const auto file = place.file("l.safetensors");
+  CHECK(run_binary({"logits", "--ids", "0", "--out", file}, {.closed = {1}}).code == 1);
+  CHECK(tensor_file::open(file));
+}
+
+TEST_CASE("an error is red on a terminal, unless NO_COLOR is set and not empty") {
+  const auto shown = [](const std::map<std::string, std::string>& environment) {
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    REQUIRE(terminal >= 0);
+    REQUIRE(grantpt(terminal) == 0);
+    REQUIRE(unlockpt(terminal) == 0);
+    // Held open, so that what the program wrote stays to be read after its end.
+    const std::string name = ptsname(terminal);
+    const int other_end = open(name.c_str(), O_RDWR | O_NOCTTY);
+    CHECK(run_binary({"nope"}, {.environment = environment, .err_path = name}).code == 2);
+    std::string text(4096, '\0');
+    const auto length = read(terminal, text.data(), text.size());
+    REQUIRE(length > 0);
+    text.resize(static_cast<std::size_t>(length));
+    close(other_end);
+    close(terminal);
+    return text;
+  };
+  CHECK(holds(shown({{"NO_COLOR", ""}}), "\033[31merror"));
+  CHECK(holds(shown({{"NO_COLOR", "1"}}), "deepinfer: error: "));
 }
 
 TEST_CASE("nothing is coloured when the output is not a terminal") {

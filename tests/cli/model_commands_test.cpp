@@ -58,6 +58,31 @@ TEST_CASE("check plans what fits where: fewer experts a rank leave more room") {
   CHECK(holds(run_binary({"check", "--ep-size", "4"}).out, "weights of one rank of 4"));
 }
 
+TEST_CASE("check says that the weights do not fit, and that ranks are left without experts") {
+  const auto small = run_binary({"check", tiny, "--device-memory", "1MiB"});
+  CHECK(small.code == 0);
+  CHECK(holds(small.out, "warning    the weights do not fit: a rank needs "));
+  const auto report = object_of(run_binary({"check", "--json", "--device-memory", "1MiB"}));
+  CHECK(report.at("fits") == false);
+  CHECK(object_of(run_binary({"check", "--json"})).at("fits") == true);
+  CHECK(holds(run_binary({"check", tiny, "--ep-size", "1000"}).out,
+              "warning    --ep-size 1000: the model has "));
+  CHECK(run_binary({"check", tiny, "--ep-size", "4"}).out.find("--ep-size") == std::string::npos);
+}
+
+TEST_CASE("a checkpoint's directory may end in slashes, and a file is not a directory") {
+  const auto slashes = run_binary({"check", tiny + "//"});
+  CHECK(slashes.code == 0);
+  CHECK(slashes.out == run_binary({"check", tiny}).out);
+  const auto absent = run_binary({"check", "/nonexistent/"});
+  CHECK(absent.code == 3);
+  CHECK(absent.err.find("//") == std::string::npos);
+  const auto file = run_binary({"check", tiny + "/config.json"});
+  CHECK(file.code == 3);
+  CHECK(
+    holds(file.err, tiny + "/config.json: found a file, expected a directory, such as " + tiny));
+}
+
 TEST_CASE(
   "a damaged checkpoint is exit code 3, and the message names file, tensor and what is wrong") {
   const model_copy copy;

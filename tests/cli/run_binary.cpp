@@ -60,8 +60,10 @@ run_result run_binary(const std::vector<std::string>& args, const run_options& o
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, 0, place.file("in").c_str(), O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&files, 1, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_addopen(&files, 2, place.file("err").c_str(),
-                                   O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  const auto err = options.err_path.empty() ? place.file("err") : options.err_path;
+  posix_spawn_file_actions_addopen(&files, 2, err.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY,
+                                   0600);
+  for (const int stream : options.closed) posix_spawn_file_actions_addclose(&files, stream);
   std::vector<std::string> words{DI_BINARY};
   words.insert(words.end(), args.begin(), args.end());
   auto variables = environment_of(options);
@@ -73,7 +75,7 @@ run_result run_binary(const std::vector<std::string>& args, const run_options& o
   run_result done;
   done.code = wait_for(child);
   if (options.out_path.empty()) done.out = read_file(out).value();
-  done.err = read_file(place.file("err")).value();
+  if (options.err_path.empty()) done.err = read_file(err).value();
   return done;
 }
 

@@ -18,7 +18,9 @@ struct run_result {
 struct run_options {
   std::string input = {};
   std::map<std::string, std::string> environment = {};
-  std::string out_path = {};  ///< write standard output there instead
+  std::string out_path = {};     ///< write standard output there instead
+  std::string err_path = {};     ///< and stderr
+  std::vector<int> closed = {};  ///< standard streams that are not open at all
 };
 
 run_result run_binary(const std::vector<std::string>& args, const run_options& options = {});

@@ -153,6 +153,9 @@ TEST_CASE("parse splits reasoning, content and tool calls, from text or from ids
   const json::object by_ids{{"mode", json::object{{"start", "reasoning"}, {"tools", false}}},
                             {"ids", ids}};
   CHECK(object_of(run_binary({"parse", "-"}, {.input = to_text(by_ids)})) == done);
+  // The result is JSON with and without --json.
+  CHECK(object_of(run_binary({"parse", "--json", "-"}, {.input = to_text(by_ids)})) == done);
+  CHECK(holds(run_binary({"render", "--help"}).out, "--json "));
 }
 
 TEST_CASE("each line of --jsonl gets a line, and a wrong one an error with code and field") {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "config/effective.hpp"
@@ -226,9 +227,111 @@ TEST_CASE("settings as JSON hold value and origin of every key") {
   REQUIRE(parsed);
   const auto& object = parsed->as_object();
   CHECK(object.size() == all_settings().size());
-  CHECK(object.at("engine.depth").at("value") == "1");
+  CHECK(object.at("engine.depth").at("value") == 1);
   CHECK(object.at("engine.depth").at("origin") == "--depth");
   CHECK(object.at("engine.seed").at("value").is_null());
+}
+
+TEST_CASE("in JSON numbers are numbers, switches booleans, lists arrays, and units stay text") {
+  const auto config = make_effective({.file = {},
+                                      .environment = {},
+                                      .flags = given({{"mixed-steps", {"true"}},
+                                                      {"seed", {"18446744073709551615"}},
+                                                      {"kv-cache-memory", {"8GiB"}},
+                                                      {"served-model-name", {"a b", "c"}},
+                                                      {"trace-file", {"x y.json"}}})});
+  REQUIRE_MESSAGE(config, config.error().message);
+  const auto parsed = parse_json(print_effective_json(*config));
+  REQUIRE(parsed);
+  const auto value = [&](std::string_view key) { return parsed->at(key).at("value"); };
+  CHECK(value("engine.mixed_steps") == true);
+  CHECK(value("engine.seed") == 18446744073709551615u);
+  CHECK(value("engine.chunk_size") == 2048);
+  CHECK(value("engine.kv_cache_memory") == "8GiB");
+  CHECK(value("engine.watchdog") == "1m");
+  CHECK(value("engine.device") == "auto");
+  CHECK(value("model.served_name") == json::array{"a b", "c"});
+  CHECK(value("observability.trace_file") == "x y.json");
+  CHECK(value("model.max_model_len").is_null());
+}
+
+TEST_CASE("the default settings, printed, load again to the same settings") {
+  const auto first = make_effective({});
+  REQUIRE(first);
+  const settings_file file(print_effective(*first));
+  const auto second = make_effective({.file = file.path(), .environment = {}, .flags = {}});
+  REQUIRE_MESSAGE(second, second.error().message);
+  REQUIRE(first->values.size() == second->values.size());
+  for (std::size_t i = 0; i < first->values.size(); ++i)
+    CHECK(first->values[i].text == second->values[i].text);
+}
+
+TEST_CASE("a value beyond its limits is refused with both limits, from file, variable and flag") {
+  struct limit {
+    std::string key, flag, found, expected;
+  };
+  // clang-format off
+  const limit table[] = {
+    {"model: { max_model_len: ", "max-model-len", "1", "a whole number from 2 to 16777216"},
+    {"model: { max_model_len: ", "max-model-len", "16777217", "a whole number from 2 to 16777216"},
+    {"server: { max_queued_requests: ", "max-queued-requests", "2147483647", "a whole number from 1 to 1048576"},
+    {"engine: { num_kv_blocks: ", "num-kv-blocks", "268435457", "a whole number from 1 to 268435456"},
+    {"engine: { kv_cache_memory: ", "kv-cache-memory", "65TiB", "a size such as 8GiB or 512MiB, from 1 to 64TiB"},
+    {"engine: { kv_cache_memory: ", "kv-cache-memory", "9999TiB", "a size such as 8GiB or 512MiB, from 1 to 64TiB"},
+    {"engine: { seed: ", "seed", "18446744073709551616", "a whole number from 0 to 18446744073709551615"},
+    {"engine: { watchdog: ", "watchdog", "25h", "a duration such as 500ms, 30s or 2m, from 1ms to 24h"},
+    {"engine: { watchdog: ", "watchdog", "2501999792h", "a duration such as 500ms, 30s or 2m, from 1ms to 24h"},
+    {"engine: { watchdog: ", "watchdog", "0", "a duration such as 500ms, 30s or 2m, from 1ms to 24h"},
+  };
+  // clang-format on
+  for (const auto& row : table) {
+    CAPTURE(row.flag);
+    const auto wanted = "found '" + row.found + "', expected " + row.expected;
+    const settings_file file(row.key + row.found + " }\n");
+    auto variable = "DEEPINFER_" + row.flag;
+    for (auto& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
+    const std::pair<std::string, config_sources> sources[] = {
+      {file.path(), {.file = file.path(), .environment = {}, .flags = {}}},
+      {variable, {.file = {}, .environment = {{variable, row.found}}, .flags = {}}},
+      {"--" + row.flag,
+       {.file = {}, .environment = {}, .flags = given({{row.flag, {row.found}}})}}};
+    for (const auto& [place, source] : sources) {
+      const auto refused = make_effective(source);
+      REQUIRE(!refused);
+      CHECK(refused.error().code == errc::bad_config);
+      CHECK(refused.error().message.starts_with(place + ":"));
+      CHECK(refused.error().message.ends_with(wanted));
+    }
+  }
+  CHECK(make_effective({.file = {}, .environment = {}, .flags = given({{"watchdog", {"24h"}}})}));
+}
+
+TEST_CASE("every number, time and size among the settings has limits of its own, and says them") {
+  int counted = 0;
+  for (const auto& info : all_settings()) {
+    CAPTURE(info.key);
+    const bool is_number =
+      info.value_name == "N" || info.value_name == "TIME" || info.value_name == "SIZE";
+    if (!is_number || info.key == "version") continue;
+    ++counted;
+    CHECK(info.expected.find(" to ") != std::string::npos);
+    CHECK(info.expected.find(" to 2147483647") == std::string::npos);
+    CHECK(info.expected.find(" to 9223372036854775807") == std::string::npos);
+  }
+  CHECK(counted >= 12);
+}
+
+TEST_CASE("what all variables share makes an unknown one no nearer to a known one") {
+  const auto config = make_effective(
+    {.file = {},
+     .environment = {{"DEEPINFER_FOO", "1"}, {"DEEPINFER_MODLE", "x"}, {"DEEPINFER_", "x"}},
+     .flags = {}});
+  REQUIRE(config);
+  CHECK(config->warnings == std::vector<std::string>{
+                              "unknown variable DEEPINFER_ in the environment",
+                              "unknown variable DEEPINFER_FOO in the environment",
+                              "unknown variable DEEPINFER_MODLE in the environment; did you mean "
+                              "'DEEPINFER_MODEL'?"});
 }
 
 TEST_CASE("config/flags.md is what the schema says") {

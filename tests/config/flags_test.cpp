@@ -53,6 +53,18 @@ TEST_CASE("a boolean setting has a flag that switches it on and one that switche
   CHECK(!parse({"--no-json"}));
 }
 
+TEST_CASE("a switch takes =true and =false, and what stands as the value of a flag is no switch") {
+  CHECK(parse({"--json=true"})->is_on("json"));
+  CHECK(!parse({"--json=false"})->is_on("json", true));
+  CHECK(parse({"--no-mixed-steps=false"})->text("mixed-steps") == "true");
+  const auto flags = parse({"--stop", "--json=3", "-o", "--depth=", "x"});
+  REQUIRE_MESSAGE(flags, flags.error().message);
+  CHECK(flags->values.at("stop") == std::vector<std::string>{"--json=3"});
+  CHECK(flags->text("out") == "--depth=");
+  CHECK(!flags->has("json"));
+  CHECK(parse({"--", "--json=3"})->positionals == std::vector<std::string>{"--json=3"});
+}
+
 TEST_CASE("brackets, quotes and dashes in an argument arrive as they are") {
   for (const auto* text :
        {"[1,2]", "{\"a\": 1}", "'x'", "\"\"", "-", "a=b", "", "%n", "[]", "日本"}) {
@@ -84,6 +96,15 @@ TEST_CASE("a mistake on the command line is bad_config and names the argument") 
     {{"-x"}, "unknown flag '-x'"},
     {{"a", "b"}, "unexpected argument 'b'"},
     {{"--out"}, "--out"},
+    {{"--json=3"}, "--json: found '3', expected no value, =true or =false (see"},
+    {{"--json=no"}, "--json: found 'no', expected no value"},
+    {{"--json="}, "--json: found '', expected no value"},
+    {{"--mixed-steps=off"}, "--mixed-steps: found 'off', expected no value"},
+    {{"--no-mixed-steps=0"}, "--no-mixed-steps: found '0', expected no value"},
+    {{"--quiet=2"}, "--quiet: found '2', expected no value (see"},
+    {{"--max-tokens=", "Once"}, "--max-tokens: found nothing after '=', expected N (see"},
+    {{"--depth="}, "--depth: found nothing after '=', expected N"},
+    {{"--stop=", "a"}, "--stop: found nothing after '=', expected TEXT"},
   };
   // clang-format on
   for (const auto& row : table) {

@@ -48,6 +48,13 @@ TEST_CASE("a number without a known unit, sign or end is no duration and no size
   }
 }
 
+TEST_CASE("a size that is too large is refused with the limit") {
+  const auto large = parse_bytes("9999TiB");
+  REQUIRE(!large);
+  CHECK(large.error().message.ends_with("at most 8192TiB"));
+  CHECK(parse_bytes("8192TiB") == std::int64_t{1} << 53);
+}
+
 TEST_CASE("edit distance counts insertions, deletions, replacements and swaps of neighbours") {
   CHECK(edit_distance("depth", "depth") == 0);
   CHECK(edit_distance("dpeth", "depth") == 1);

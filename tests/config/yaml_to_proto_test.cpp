@@ -5,8 +5,8 @@
 #include "config/yaml_to_proto.hpp"
 #include "messages/engine.pb.h"
 #include "runtime/base/file.hpp"
-#include "tests/support/mutate.hpp"
 #include "tests/support/effort.hpp"
+#include "tests/support/mutate.hpp"
 
 using namespace deepinfer;
 
@@ -59,6 +59,15 @@ TEST_CASE("an empty file, and one of comments only, set nothing") {
   }
 }
 
+TEST_CASE("a section that holds only comments is an empty one") {
+  v1::EngineConfig config;
+  const auto done =
+    load("version: 1\nmodel:\n  # path: (none)\nengine:\n  depth: 3\nserver:\n", config);
+  REQUIRE_MESSAGE(done, done.error().message);
+  CHECK(config.engine().depth() == 3);
+  CHECK(!config.model().has_max_model_len());
+}
+
 TEST_CASE("a yaml mistake names file, line, column, what was found and what was expected") {
   struct mistake {
     std::string text;
@@ -84,11 +93,11 @@ TEST_CASE("a yaml mistake names file, line, column, what was found and what was 
     {"engine: {}\nengine: {}\n", "f.yaml:2:1: engine: the key is there twice"},
     {"engine:\n  mixed_steps: maybe\n", "f.yaml:2:16: engine.mixed_steps: found 'maybe', expected true or false"},
     {"engine:\n  numeric: exakt\n", "f.yaml:2:12: engine.numeric: found 'exakt', expected one of exact, released; did you mean 'exact'?"},
-    {"engine:\n  watchdog: 30\n", "f.yaml:2:13: engine.watchdog: found '30', expected a duration such as 500ms, 30s or 2m, at least 1ms"},
+    {"engine:\n  watchdog: 30\n", "f.yaml:2:13: engine.watchdog: found '30', expected a duration such as 500ms, 30s or 2m, from 1ms to 24h"},
     {"engine:\n  watchdog: 0s\n", "f.yaml:2:13: engine.watchdog: found '0s'"},
-    {"engine:\n  kv_cache_memory: 8Gig\n", "f.yaml:2:20: engine.kv_cache_memory: found '8Gig', expected a size such as 8GiB or 512MiB"},
+    {"engine:\n  kv_cache_memory: 8Gig\n", "f.yaml:2:20: engine.kv_cache_memory: found '8Gig', expected a size such as 8GiB or 512MiB, from 1 to 64TiB"},
     {"engine:\n  max_num_seqs: 99999999999999999999\n", "f.yaml:2:17: engine.max_num_seqs: found '99999999999999999999'"},
-    {"engine:\n  seed: -1\n", "f.yaml:2:9: engine.seed: found '-1', expected a whole number of at least 0"},
+    {"engine:\n  seed: -1\n", "f.yaml:2:9: engine.seed: found '-1', expected a whole number from 0 to 18446744073709551615"},
     {"model:\n  served_name: [a, [b]]\n", "f.yaml:2:20: model.served_name: found a list, expected text"},
     {"observability:\n  log_level: loud\n", "f.yaml:2:14: observability.log_level: found 'loud', expected one of error, warning, info, debug, off"},
     {"server:\n  shutdown_timeout: 30s\n", "f.yaml:2:3: server: unknown key 'shutdown_timeout'"},

@@ -1,0 +1,184 @@
+#include <doctest/doctest.h>
+
+#include <set>
+#include <vector>
+
+#include "runtime/base/file.hpp"
+#include "runtime/base/json.hpp"
+#include "tests/cli/run_binary.hpp"
+#include "tests/support/temp_directory.hpp"
+
+using namespace deepinfer;
+
+namespace {
+
+json::object json_of(const std::vector<std::string>& args, const run_options& options = {}) {
+  const auto ran = run_binary(args, options);
+  REQUIRE_MESSAGE(ran.code == 0, ran.err);
+  return parse_json(ran.out).value().as_object();
+}
+
+std::string text_of(const json::object& answer, const char* key = "text") {
+  return std::string(answer.at(key).as_string());
+}
+
+}  // namespace
+
+TEST_CASE("generate at temperature 0 is the argmax of logits, prompt by prompt, in both numerics") {
+  const temp_directory folder;
+  const auto file = folder.path() + "/logits.safetensors";
+  for (const auto* numeric : {"exact", "released"}) {
+    for (const auto* prompt :
+         {"0,17,4", "0,1315,262,922,272,80", "5", "0,2035,648,420,2036,2038"}) {
+      CAPTURE(std::string(prompt));
+      std::string ids = prompt;
+      const auto answer = json_of({"generate", "--ids", ids, "--max-tokens", "12", "--temperature",
+                                   "0", "--ignore-eos", "--numeric", numeric, "--json"});
+      for (const auto& id : answer.at("ids").as_array())
+        ids += "," + std::to_string(id.to_number<int>());
+      const auto logits =
+        json_of({"logits", "--ids", ids, "--out", file, "--numeric", numeric, "--json"});
+      const auto& best = logits.at("argmax").as_array();
+      const auto& got = answer.at("ids").as_array();
+      REQUIRE(best.size() > got.size());
+      for (std::size_t i = 0; i < got.size(); ++i)
+        CHECK(best[best.size() - 1 - got.size() + i].to_number<int>() == got[i].to_number<int>());
+    }
+  }
+}
+
+TEST_CASE("the seed is told, and the same seed says the same at every depth and thread count") {
+  const std::vector<std::string> ask{"generate", "Once", "--max-tokens", "24", "--json"};
+  const auto with = [&](std::vector<std::string> more) {
+    auto args = ask;
+    args.insert(args.end(), more.begin(), more.end());
+    return json_of(args);
+  };
+  const auto drawn = with({});
+  const auto seed = std::to_string(drawn.at("seed").to_number<std::uint64_t>());
+  CHECK(text_of(with({"--seed", seed})) == text_of(drawn));
+  CHECK(text_of(with({"--seed", seed, "--depth", "1"})) == text_of(drawn));
+  CHECK(text_of(with({"--seed", seed, "--depth", "3", "--num-threads", "1"})) == text_of(drawn));
+  std::set<std::string> texts;
+  for (int i = 0; i < 4; ++i) texts.insert(text_of(with({})));
+  CHECK(texts.size() > 1);
+  const auto told = run_binary({"generate", "Once", "--max-tokens", "4", "--seed", "77"});
+  CHECK(holds(told.err, "seed 77"));
+}
+
+TEST_CASE("a prompt comes from an argument, standard input or ids; the text alone is on stdout") {
+  const auto by_argument =
+    run_binary({"generate", "In the", "--temperature", "0", "--max-tokens", "5"});
+  const auto by_input =
+    run_binary({"generate", "--temperature", "0", "--max-tokens", "5"}, {.input = "In the"});
+  CHECK(by_argument.code == 0);
+  CHECK(by_argument.out == by_input.out);
+  CHECK(holds(by_argument.err, "tok/s"));
+  CHECK(run_binary({"generate", "In the", "--ids", "5"}).code == 2);
+  CHECK(run_binary({"chat", "--demo", "--temperature", "0"}).out ==
+        "3, 4, 5, 6, 7, 8, 9, 10, 11, 12\n");
+}
+
+TEST_CASE("chat thinks when asked, for as long as a name or a number says") {
+  for (const auto& effort : {"low", "max", "50", "1"}) {
+    CAPTURE(std::string(effort));
+    const auto answer =
+      json_of({"chat", "What is 7 + 5?", "--temperature", "0", "--effort", effort, "--json"});
+    CHECK(!text_of(answer, "reasoning").empty());
+    CHECK(text_of(answer) == "7 + 5 = 12");
+  }
+  const auto plain = json_of({"chat", "What is 7 + 5?", "--temperature", "0", "--json"});
+  CHECK(text_of(plain, "reasoning").empty());
+  const auto refused = run_binary({"chat", "hi", "--effort", "101"});
+  CHECK(refused.code == 2);
+}
+
+TEST_CASE("a limit beyond the context is cut to it, in a text and in a chat") {
+  std::string words;
+  for (int i = 0; i < 1850; ++i) words += "word ";
+  for (const auto* command : {"generate", "chat"}) {
+    CAPTURE(std::string(command));
+    const auto answer = json_of(
+      {command, words, "--temperature", "0", "--ignore-eos", "--max-tokens", "5000", "--json"});
+    const auto& usage = answer.at("usage").as_object();
+    CHECK(usage.at("prompt_tokens").to_number<int>() +
+            usage.at("completion_tokens").to_number<int>() ==
+          2048);
+    CHECK(text_of(answer, "finish_reason") == "length");
+    const auto too_long = run_binary({command, words + words});
+    CHECK(too_long.code == 1);
+    CHECK(holds(too_long.err, "2048"));
+  }
+}
+
+TEST_CASE("a chat message that is not UTF-8 is read with U+FFFD for what is not") {
+  const auto ran =
+    run_binary({"chat", "--temperature", "0", "--max-tokens", "4"}, {.input = "Hello \xff\xfe"});
+  CHECK_MESSAGE(ran.code == 0, ran.err);
+}
+
+TEST_CASE("a bad sampling value is exit code 2 and names the field") {
+  struct bad_case {
+    std::vector<std::string> flags;
+    const char* name;
+  };
+  const bad_case table[] = {
+    {{"--top-p", "0"}, "top_p"},
+    {{"--repetition-penalty", "0"}, "repetition_penalty"},
+    {{"--stop-id", "999999"}, "stop_token_ids"},
+    {{"--logit-bias", "999999:1"}, "logit_bias"},
+    {{"--logit-bias", "5:inf"}, "logit_bias"},
+    {{"--logit-bias", "x"}, "logit-bias"},
+    {{"--min-tokens", "10", "--max-tokens", "3"}, "min_tokens"},
+    {{"--stop", ""}, "stop"},
+    {{"--temperature", "-1"}, "temperature"},
+    {{"--logprobs", "2"}, "logprobs"},
+    {{"--max-tokens", "0"}, "max-tokens"},
+  };
+  for (const auto& row : table) {
+    CAPTURE(row.name);
+    std::vector<std::string> args{"generate", "Once"};
+    args.insert(args.end(), row.flags.begin(), row.flags.end());
+    const auto ran = run_binary(args);
+    CHECK(ran.code == 2);
+    CHECK(holds(ran.err, row.name));
+    CHECK(ran.out.empty());
+  }
+}
+
+TEST_CASE("sizes that no machine has are an error that says what they would take") {
+  const auto many = run_binary({"generate", "Once", "--num-kv-blocks", "200000000"});
+  CHECK(many.code == 2);
+  CHECK(holds(many.err, "num_kv_blocks"));
+  const auto odd = run_binary({"generate", "Once", "--block-size", "3"});
+  CHECK(odd.code == 2);
+  CHECK(holds(odd.err, "block_size"));
+}
+
+TEST_CASE("files that can't be read or written are found before the work") {
+  const auto no_trace = run_binary({"generate", "Once", "--trace-file", "/nonexistent/t.json"});
+  CHECK(no_trace.code == 1);
+  CHECK(no_trace.out.empty());
+  CHECK(holds(no_trace.err, "/nonexistent/t.json"));
+  CHECK(run_binary({"chat", "hi", "--tools", "/nonexistent/tools.json"}).code == 2);
+}
+
+TEST_CASE("--trace-file leaves a trace with every row and an arrow to each forward") {
+  const temp_directory folder;
+  const auto file = folder.path() + "/trace.json";
+  REQUIRE(run_binary({"generate", "Once", "--max-tokens", "8", "--trace-file", file}).code == 0);
+  const auto trace = read_json_file(file);
+  REQUIRE(trace.has_value());
+  std::set<std::string> slices;
+  int arrows = 0;
+  for (const auto& event : trace->at("traceEvents").as_array()) {
+    const std::string kind(event.at("ph").as_string());
+    const std::string name(event.at("name").as_string());
+    if (kind == "X") slices.insert(name.substr(0, name.find(' ')));
+    if (kind == "s") ++arrows;
+    if (kind == "f") --arrows;
+  }
+  CHECK(slices ==
+        std::set<std::string>{"copy_in", "copy_out", "forward", "plan", "sample", "settle"});
+  CHECK(arrows == 0);
+}
