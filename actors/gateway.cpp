@@ -18,6 +18,7 @@ std::uint64_t draw_seed() {
 }
 
 void send_chunk(gateway_request& request, token_chunk chunk) {
+  if (chunk.finish) chunk.finish->seed = request.sequence.params->seed;
   chunk.request_id = request.id;
   chunk.seq = request.next_seq++;
   tell_from_outside(request.sink, chunk_atom::value, std::move(chunk));

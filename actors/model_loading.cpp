@@ -8,7 +8,9 @@ namespace deepinfer {
 
 result<loaded_model> load_model(const std::string& directory, const load_progress& on_progress) {
   DI_TRY(const auto config, load_model_config(directory));
-  DI_TRY(const auto file_words, tokenizer::open(directory));
+  auto opened_words = tokenizer::open(directory);
+  if (!opened_words) return fail(errc::bad_checkpoint, std::move(opened_words).error().message);
+  const auto& file_words = *opened_words;
   const auto words = file_words.as_v41();
   for (const auto& warning : words.warnings()) log(severity::debug, "{}", warning);
   check_options options;

@@ -76,6 +76,9 @@ public:
   void stop();
 
 private:
+  static result<std::unique_ptr<node>> load_unguarded(const engine_settings& settings,
+                                                      const std::string& path,
+                                                      const load_progress& on_progress);
   struct machinery;
   node(std::unique_ptr<machinery> running, node_facts facts);
 

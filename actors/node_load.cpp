@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <new>
 #include <numeric>
 #include <thread>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "actors/model_loading.hpp"
 #include "actors/node.hpp"
@@ -12,6 +14,7 @@
 #include "actors/request_intake.hpp"
 #include "runtime/core/capacity.hpp"
 #include "runtime/device/cpu_device.hpp"
+#include "runtime/model/memory_plan.hpp"
 #include "runtime/model/model_runner.hpp"
 
 namespace deepinfer {
@@ -60,6 +63,7 @@ result<runner_config> sizes_of(const engine_settings& settings, const model_conf
   sizes.max_num_batched_tokens = engine.max_num_batched_tokens;
 
   const pipeline_shape shape{engine.depth, sizes.num_drafts, sizes.draft_overhang};
+  // Enough for every sequence at full length, where nobody says how much.
   const auto of_one = blocks_for(sizes.max_model_len + shape.margin(), sizes.block_size);
   if (engine.num_kv_blocks) {
     sizes.num_kv_blocks = *engine.num_kv_blocks;
@@ -102,13 +106,42 @@ std::string model_name(const engine_settings& settings, const std::string& path)
 
 }  // namespace
 
+namespace {
+
+/// State that can't fit the machine is refused before any of it is touched.
+result<void> check_memory(const model_config& config, const runner_config& sizes) {
+  DI_TRY(const auto layout, make_kv_layout(config, sizes, false));
+  const auto machine = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE);
+  if (layout.total_bytes() <= machine) return {};
+  return fail(
+    errc::bad_config,
+    fmt::format("num_kv_blocks {} and max_num_seqs {} take {} for the state of sequences, "
+                "the machine has {}",
+                sizes.num_kv_blocks, sizes.max_num_seqs, bytes_text(layout.total_bytes()),
+                bytes_text(machine)));
+}
+
+}  // namespace
+
 result<std::unique_ptr<node>> node::load(const engine_settings& settings, const std::string& path,
                                          const load_progress& on_progress) {
+  try {
+    return load_unguarded(settings, path, on_progress);
+  } catch (const std::bad_alloc&) {
+    return fail(errc::no_device, path + ": the machine has not enough free memory for the weights, "
+                                        "the state of sequences and the buffers of a step");
+  }
+}
+
+result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settings,
+                                                   const std::string& path,
+                                                   const load_progress& on_progress) {
   const auto begin = std::chrono::steady_clock::now();
   if (settings.engine.device == device_kind::virtual_clock)
     return fail(errc::bad_config, "device: the virtual device runs scripted tests, expected cpu");
   DI_TRY(const auto model, load_model(path, on_progress));
   DI_TRY(const auto sizes, sizes_of(settings, model.config()));
+  DI_TRY_VOID(check_memory(model.config(), sizes));
   DI_TRY(auto runner, model_runner::make(model.weights, sizes), path);
 
   const auto threads = settings.engine.num_threads.value_or(cores());

@@ -1,5 +1,6 @@
 #include "actors/request_intake.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -13,8 +14,8 @@ namespace {
 constexpr std::size_t max_stop_strings = 16;
 constexpr std::int32_t max_logprobs = 20;
 
-tl::unexpected<error> bad(std::string param, std::string message) {
-  return fail(errc::invalid_argument, param + ": " + std::move(message), std::move(param));
+tl::unexpected<error> bad(const std::string& param, const std::string& message) {
+  return fail(errc::invalid_argument, param + ": " + message, param);
 }
 
 result<void> in_range(const char* param, float value, float least, float most, bool least_open) {
@@ -98,17 +99,19 @@ result<accepted_request> request_intake::accept_chat(const generate_request& req
   const auto& asked = request.sampling;
   if (asked.temperature) chat.sampling.temperature = *asked.temperature;
   if (asked.top_p) chat.sampling.top_p = *asked.top_p;
-  if (asked.max_tokens) chat.sampling.max_completion_tokens = *asked.max_tokens;
   DI_TRY(auto prompt, encode_prompt(render_chat(chat.conversation, facts_.variant), words_));
   DI_TRY_VOID(check_prompt(prompt));
   DI_TRY(auto resolved,
          resolve_sampling(chat, facts_.policy, static_cast<std::int64_t>(prompt.size()),
                           facts_.max_model_len, drawn_seed));
-  // Temperature, top_p and the limit were resolved by policy above.
+  // Temperature and top_p were resolved by policy above. The caller's own limit is cut to what the
+  // context leaves, as for a plain text; one in the body is part of the API and is checked there.
   auto rest = asked;
   rest.temperature.reset();
   rest.top_p.reset();
-  rest.max_tokens.reset();
+  if (rest.max_tokens)
+    rest.max_tokens = std::min<std::int64_t>(
+      *rest.max_tokens, facts_.max_model_len - static_cast<std::int64_t>(prompt.size()));
   if (asked.include_stop)
     return bad("include_stop", "a chat answer never includes its stop string");
   auto params = std::make_shared<sampling_params>(std::move(resolved));

@@ -16,9 +16,10 @@ result_ptr unused_result(worker_state& state) {
 }
 
 /// A failed step is a result as well: its rows, and why.
-void fill_failure(step_result& out, const step_plan& plan, errc code) {
+void fill_failure(step_result& out, const step_plan& plan, errc code, const char* what) {
   out.clear();
   out.code = code;
+  out.what = what;
   out.sequences = plan.sequences;
   out.epochs = plan.epochs;
   out.token_begin.assign(plan.sequences.size() + 1, 0);
@@ -30,9 +31,9 @@ void report(pointer self) {
   while (auto* oldest = state.ring->reportable()) {
     auto out = unused_result(state);
     if (oldest->stage == worker_step_stage::overdue) {
-      fill_failure(*out, *oldest->plan, errc::deadline_exceeded);
+      fill_failure(*out, *oldest->plan, errc::deadline_exceeded, "");
     } else if (oldest->status.code != errc::ok) {
-      fill_failure(*out, *oldest->plan, oldest->status.code);
+      fill_failure(*out, *oldest->plan, oldest->status.code, oldest->status.what);
     } else {
       state.links.runner->collect(*oldest->work, *out);
     }

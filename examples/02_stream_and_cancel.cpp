@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
       if (!chunk || !*chunk) break;
       std::printf("%s", (*chunk)->text.c_str());
       if ((*chunk)->finish) std::printf("  [%s]\n", name_of((*chunk)->finish->reason).data());
-      if (answer.id() == "count" && (*chunk)->seq == 1) client.cancel("story");
+      if (answer.id() == "count" && (*chunk)->finish) client.cancel("story");
     }
   }
   return 0;

@@ -25,6 +25,7 @@ void step_plan::clear() {
 void step_result::clear() {
   step = {};
   code = errc::ok;
+  what = "";
   sequences.clear();
   epochs.clear();
   token_begin.assign(1, 0);

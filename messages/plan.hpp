@@ -93,6 +93,7 @@ struct step_result {
   /// One per token where any row asked for logprobs, else empty; an entry without ids: not asked.
   std::vector<token_logprobs> logprobs;
   phase_times times;
+  const char* what = "";  ///< more about a failure: a literal
 
   std::span<const token_id> row_tokens(std::int32_t row) const {
     const auto i = static_cast<std::size_t>(row);

@@ -99,12 +99,14 @@ struct sequence_finish {
   usage_counts usage;
   errc code = errc::ok;  ///< set with `error` and `resource`
   std::string message;
+  std::uint64_t seed =
+    0;  ///< the request's, drawn or given: the same request with it says the same
 
   static constexpr auto describe() {
     using f = sequence_finish;
     return fields(field{"reason", &f::reason}, field{"stop_detail", &f::stop_detail},
                   field{"stop_bytes", &f::stop_bytes}, field{"usage", &f::usage},
-                  field{"code", &f::code}, field{"message", &f::message});
+                  field{"code", &f::code}, field{"message", &f::message}, field{"seed", &f::seed});
   }
 };
 

@@ -19,6 +19,7 @@ inline constexpr std::size_t step_phases = 4;
 struct device_status {
   errc code = errc::ok;
   bool is_sticky = false;  ///< the device is lost, not just this work
+  const char* what = "";   ///< more about it, for people: a literal
 };
 
 /// When each phase ran, on the device's clock, in nanoseconds; 0 = did not run.

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -17,7 +18,10 @@ std::atomic<bool> is_json{false};
 
 spdlog::logger& logger() {
   static const auto instance = [] {
-    auto made = spdlog::stderr_color_mt("deepinfer");
+    const char* no_color = std::getenv("NO_COLOR");  // https://no-color.org
+    auto made =
+      spdlog::stderr_color_mt("deepinfer", no_color && *no_color ? spdlog::color_mode::never
+                                                                 : spdlog::color_mode::automatic);
     made->set_level(spdlog::level::trace);
     made->set_pattern("%^%H:%M:%S.%e %l%$ %v");
     return made;

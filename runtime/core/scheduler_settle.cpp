@@ -116,8 +116,9 @@ void scheduler_core::fail_row(sequence_state& sequence, const step_result& resul
   sequence_finish finish;
   finish.reason = finish_reason::error;
   finish.code = errc::device_failed;
-  finish.message = fmt::format("step {}, which held the sequence, failed: {}", result.step.value,
-                               name_of(result.code));
+  finish.message =
+    fmt::format("step {}, which held the sequence, failed: {}{}{}", result.step.value,
+                name_of(result.code), *result.what ? ", " : "", result.what);
   end(sequence, std::move(finish), std::move(chunk));
 }
 

@@ -1,11 +1,13 @@
 /// A fixed array that the operating system zeroes page by page, on first touch: state sized for the
 /// largest batch costs nothing at start-up and only what is used later. Aligned to 64 bytes;
-/// move-only; for plain types.
+/// move-only; for plain types. Errors: std::bad_alloc, which whoever builds the arrays turns into
+/// an error.
 #pragma once
 
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -26,7 +28,7 @@ public:
     // calloc maps fresh pages for what is large, and does not touch them.
     auto space = static_cast<std::size_t>(size) * sizeof(T) + alignment;
     base_.reset(std::calloc(space, 1));
-    DI_CHECK(base_, "no memory for {} elements of {} bytes", size, sizeof(T));
+    if (!base_) throw std::bad_alloc();  // sizes come from settings: the loader makes it an error
     void* aligned = base_.get();
     data_ = static_cast<T*>(std::align(alignment, space - alignment, aligned, space));
   }

@@ -189,7 +189,7 @@ device_status step_program::copy_out() {
   const bool all_ok = std::all_of(status, status + yields, [](kernels::sample_status it) {
     return it == kernels::sample_status::ok;
   });
-  if (!all_ok) status_ = {errc::device_failed, false};
+  if (!all_ok) status_ = {errc::device_failed, false, "the logits of a row are not finite"};
   return status_;
 }
 

@@ -92,8 +92,9 @@ public:
       } else if (name == "$ref") {
         DI_TRY_VOID(check_reference(value, here));
       } else {
-        const auto* known = std::find_if(keywords.begin(), keywords.end(),
-                                         [&](const keyword& k) { return k.name == name; });
+        const auto* known =
+          std::find_if(keywords.begin(), keywords.end(),
+                       [key = std::string_view(name)](const keyword& k) { return k.name == key; });
         if (known != keywords.end()) DI_TRY_VOID(check_form(known->value, value, here));
       }
     }

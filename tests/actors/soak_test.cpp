@@ -1,6 +1,6 @@
 // Random clients against the real actors and threads: many requests, cancels, dropped streams and,
-// in the second case, crashes. Whatever happens, every answer is right as far as it goes, ends once,
-// and everything comes back.
+// in the second case, crashes. Whatever happens, every answer is right as far as it goes, ends
+// once, and everything comes back.
 #include <doctest/doctest.h>
 
 #include "runtime/base/random.hpp"

@@ -42,7 +42,8 @@ sequence_finish stopped() {
                     .cached_tokens = 4,
                     .reasoning_tokens = 1},
           .code = errc::rank_lost,
-          .message = "rank 0 died"};
+          .message = "rank 0 died",
+          .seed = 18446744073709551615u};
 }
 
 }  // namespace

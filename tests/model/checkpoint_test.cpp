@@ -159,9 +159,10 @@ TEST_CASE("the released config asks for the specification's 95,819 tensors") {
     {"mtp.1.norm.weight", "none"},
     {"layers.20.attn.compressor.wgate.weight", "none"},
   };
-  for (const auto& [name, shape] : shapes) {
-    CAPTURE(std::string(name));
-    CHECK(shape_of(name) == shape);
+  for (const auto& it : shapes) {
+    const std::string name = it.first;
+    CAPTURE(name);
+    CHECK(shape_of(name) == it.second);
   }
 }
 
