@@ -213,11 +213,11 @@ supervisor_actor::behavior_type rank_supervisor(pointer self, rank_config config
     [self](stop_atom) {
       auto& it = self->state;
       it.is_stopping = true;
-      if (!it.running) {
+      // Not before the last actor of the rank has gone: they use the device.
+      if (it.running)
+        self->send_exit(it.running->scheduler, caf::exit_reason::user_shutdown);
+      else if (it.alive == 0)
         self->quit();
-        return;
-      }
-      self->send_exit(it.running->scheduler, caf::exit_reason::user_shutdown);
     },
   };
 }

@@ -168,6 +168,18 @@ TEST_CASE("a device that is lost costs the rank, which starts again") {
   CHECK(client.stats()->rank_restarts == 1);
 }
 
+TEST_CASE("a device gate that dies costs the rank, and the error is the rank's, however often") {
+  for (int round = 0; round < 40; ++round) {
+    CAPTURE(round);
+    const auto it = start_hash_node(endless());
+    const auto client = it.engine->connect();
+    auto chunks = client.generate(greedy(prompt_ids("a", 9), many_tokens)).value();
+    REQUIRE(chunks.next(patience).has_value());
+    REQUIRE(it.engine->kill(round % 2 == 0 ? "device_gate" : "worker").value());
+    CHECK(finish_of(chunks).code == errc::rank_lost);
+  }
+}
+
 TEST_CASE("a device that hangs for good costs the rank for good, and everybody is told") {
   const auto held_at = std::make_shared<barrier>();
   auto options = with_fault({.step = 4, .held_at = held_at});
