@@ -1,8 +1,8 @@
 /// The client API: start requests on a node, read their chunks, cancel, ask how the node is.
 ///
 /// In-process for now: `node::connect` gives a client. A `client` may be used by several threads; a
-/// `stream` by one at a time. No call blocks without a deadline. Neither may outlive its node; after
-/// `node::stop` their calls say server_shutdown.
+/// `stream` by one at a time. No call blocks without a deadline. Neither may outlive its node;
+/// after `node::stop` their calls say server_shutdown.
 ///
 ///   auto answer = engine.connect().generate(request);       // deepinfer::generate_request
 ///   while (true) {

@@ -21,6 +21,8 @@ class device;
 /// What completions of one gate are called with. Outlives every launched step: the rank's
 /// supervisor keeps it until the device has drained.
 struct device_door {
+  virtual ~device_door() = default;
+
   device_gate_actor gate;
 };
 

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <latch>
 #include <new>
 #include <numeric>
+#include <system_error>
 #include <thread>
 
 #include <fmt/format.h>
@@ -121,12 +123,26 @@ result<void> check_memory(const model_config& config, const runner_config& sizes
                 bytes_text(machine)));
 }
 
+/// The actor library ends the process where it can't start its threads; so this asks first, by
+/// starting as many and a few to spare. Throws std::system_error.
+void check_threads() {
+  std::latch may_end(1);
+  std::vector<std::jthread> threads;
+  const std::unique_ptr<std::latch, void (*)(std::latch*)> opener(
+    &may_end, [](std::latch* latch) { latch->count_down(); });
+  for (int i = 0; i < cores() + 6; ++i) threads.emplace_back([&may_end] { may_end.wait(); });
+}
+
 }  // namespace
 
 result<std::unique_ptr<node>> node::load(const engine_settings& settings, const std::string& path,
                                          const load_progress& on_progress) {
   try {
     return load_unguarded(settings, path, on_progress);
+  } catch (const std::system_error& failure) {
+    return fail(errc::no_device, fmt::format("threads of the device and of the actors can't be "
+                                             "started: {} (see the limits of this user)",
+                                             failure.what()));
   } catch (const std::bad_alloc&) {
     return fail(errc::no_device, path + ": the machine has not enough free memory for the weights, "
                                         "the state of sequences and the buffers of a step");
@@ -164,6 +180,7 @@ result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settin
   facts.device_name = machines.on->name();
   facts.load_seconds =
     std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  check_threads();
   return start(settings, std::move(machines), std::move(facts));
 }
 

@@ -65,8 +65,8 @@ void launch(pointer self, const plan_ptr& plan) {
     .then([self, generation =
                    opened.generation](const step_done& done) { on_done(self, done, generation); },
           [self, step = opened.step, generation = opened.generation](caf::error& reason) {
-            // Only the watchdog's word is a time-out. A gate that has gone takes the rank with it, and
-            // the requests' error is the rank's, not the step's.
+            // Only the watchdog's word is a time-out. A gate that has gone takes the rank with it,
+            // and the requests' error is the rank's, not the step's.
             if (reason != caf::sec::request_timeout) return self->quit(std::move(reason));
             if (self->state.ring->expire(step, generation)) self->state.overdue[step] = generation;
             report(self);

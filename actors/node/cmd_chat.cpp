@@ -96,7 +96,7 @@ struct session {
   const node& engine;
   sampling_request sampling;
   bool is_json = false;
-  const interrupt_guard& interrupts;
+  interrupt_guard& interrupts;
 };
 
 result<answer> say_and_answer(const session& it, const conversation& talk) {
@@ -122,7 +122,14 @@ result<int> converse(const session& it, conversation& talk) {
   std::string line;
   while (true) {
     print_err("> ");
-    if (!std::getline(std::cin, line) || line == "/quit") return 0;
+    const bool has_line = static_cast<bool>(std::getline(std::cin, line));
+    if (it.interrupts.is_asked()) {
+      print_err("\n");
+      return 130;
+    }
+    line.erase(0, line.find_first_not_of(" \t"));
+    line.erase(line.find_last_not_of(" \t") + 1);
+    if (!has_line || line == "/quit") return 0;
     if (line.empty()) continue;
     if (line == "/new") {
       talk.forget_all();
@@ -145,10 +152,13 @@ result<int> converse(const session& it, conversation& talk) {
     if (!reply) {
       // A refused request changes nothing: the next one works.
       warn(it.context, reply.error().message);
+      if (reply.error().code == errc::context_length_exceeded)
+        print_err("the conversation is as long as the model can read: /new starts over\n");
       talk.forget_last();
       continue;
     }
-    if (reply->was_interrupted) return 130;
+    if (reply->was_interrupted)
+      it.interrupts.forget();  // the answer ends, the conversation goes on
     talk.say("assistant", reply->content.text);
   }
 }
@@ -168,7 +178,7 @@ result<int> chat(const cli_context& context, const parsed_flags& flags) {
     DI_TRY(message, read_standard_input());
   }
   DI_TRY(const auto engine, open_engine(context, config));
-  const interrupt_guard interrupts;
+  interrupt_guard interrupts;
   const session it{context, *engine, std::move(sampling), flags.is_on("json"), interrupts};
   if (is_demo) {
     DI_TRY(message, load_demo(engine->facts().model_path, talk));

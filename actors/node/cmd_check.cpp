@@ -161,7 +161,9 @@ result<int> check(const cli_context& context, const parsed_flags& flags) {
     fmt::print(context.out, "{}\n", to_text(report_object(it)));
   else
     print_report(context, it);
-  if (it.is_clean()) return 0;
+  // Whoever names a device asks whether the weights fit it.
+  const bool is_too_small = flags.has("device-memory") && it.plan && it.plan->free_bytes < 0;
+  if (it.is_clean()) return is_too_small ? 1 : 0;
   std::fflush(context.out);
   if (!flags.is_on("json")) print_findings(it);
   std::int64_t problems = it.tokenizer_problem ? 1 : 0;

@@ -39,6 +39,8 @@ std::vector<token_id> best_of_rows(const std::vector<float>& logits, std::int32_
 
 result<int> logits(const cli_context& context, const parsed_flags& flags) {
   DI_TRY(const auto config, settings_of(context, flags));
+  if (flags.has("trace-file"))
+    return fail(errc::bad_config, "--trace-file: logits runs no steps that could be traced");
   const auto list = flags.text("ids"), file = flags.text("out");
   if (!list) return fail(errc::bad_config, "--ids: found none, expected a list such as 0,17,4");
   if (!file) return fail(errc::bad_config, "--out: found none, expected FILE.safetensors");

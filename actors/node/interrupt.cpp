@@ -38,4 +38,8 @@ bool interrupt_guard::is_asked() const {
   return asked.load() > 0;
 }
 
+void interrupt_guard::forget() {
+  asked = 0;
+}
+
 }  // namespace deepinfer

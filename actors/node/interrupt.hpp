@@ -14,6 +14,9 @@ public:
 
   /// Has the process been asked to stop?
   bool is_asked() const;
+
+  /// The wish has been met, by ending what ran; the next one counts as the first again.
+  void forget();
 };
 
 }  // namespace deepinfer

@@ -39,7 +39,9 @@ public:
     is_stopping_ = true;
     changed_.notify_all();
   }
-  void join() { thread_.join(); }
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
 
   std::int32_t room() const {
     const std::lock_guard lock(mutex_);
@@ -145,10 +147,19 @@ cpu_device::cpu_device(cpu_device_config config) : team_(team_size(config.thread
   for (std::size_t i = 0; i < device_streams; ++i)
     streams_[i] = std::make_unique<stream_thread>(*this, static_cast<stream_kind>(i),
                                                   config.queue_entries, spin_ns);
-  for (auto& one : streams_) one->start();
+  try {
+    for (auto& one : streams_) one->start();
+  } catch (...) {  // std::system_error: the caller's to report, once the started ones have ended
+    stop();
+    throw;
+  }
 }
 
 cpu_device::~cpu_device() {
+  stop();
+}
+
+void cpu_device::stop() {
   for (auto& one : streams_) one->request_stop();
   for (auto& one : streams_) one->join();
 }

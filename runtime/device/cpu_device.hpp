@@ -45,6 +45,8 @@ private:
     return *streams_[static_cast<std::size_t>(kind)];
   }
 
+  void stop();
+
   cpu_team team_;
   inline_team alone_;
   std::atomic<bool> is_aborted_{false};

@@ -29,11 +29,20 @@ std::int64_t spin_ns_for(std::int32_t threads) {
 cpu_team::cpu_team(std::int32_t threads) : spin_ns_(spin_ns_for(threads)) {
   DI_CHECK(threads >= 1, "a team of {} threads", threads);
   workers_.reserve(static_cast<std::size_t>(threads - 1));
-  for (std::int32_t i = 1; i < threads; ++i)
-    workers_.emplace_back([this] { work_until_stopped(); });
+  try {
+    for (std::int32_t i = 1; i < threads; ++i)
+      workers_.emplace_back([this] { work_until_stopped(); });
+  } catch (...) {  // std::system_error: the caller's to report, once the started ones have ended
+    stop();
+    throw;
+  }
 }
 
 cpu_team::~cpu_team() {
+  stop();
+}
+
+void cpu_team::stop() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;

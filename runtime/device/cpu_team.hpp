@@ -57,6 +57,8 @@ private:
   std::mutex mutex_;
   std::condition_variable wake_workers_;
   std::condition_variable wake_caller_;
+  void stop();
+
   std::vector<std::thread> workers_;
 };
 
