@@ -24,7 +24,7 @@ done
 cmake --preset release
 cmake --build --preset release --parallel "$jobs"
 
-# Address and undefined-behaviour sanitizers see every test that is free of CAF.
+# Address and undefined-behaviour sanitizers see every test, those of the actors included.
 cmake --preset asan
 cmake --build --preset asan --parallel "$jobs"
 
