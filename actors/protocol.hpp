@@ -40,7 +40,6 @@ using quarantine_atom = caf::atom_constant<caf::atom("quarantine")>;
 using proven_atom = caf::atom_constant<caf::atom("proven")>;
 using recover_atom = caf::atom_constant<caf::atom("recover")>;
 using abort_atom = caf::atom_constant<caf::atom("abort")>;
-using drain_atom = caf::atom_constant<caf::atom("drain")>;
 using stats_atom = caf::atom_constant<caf::atom("stats")>;
 using trace_atom = caf::atom_constant<caf::atom("trace")>;
 using generate_atom = caf::atom_constant<caf::atom("generate")>;
@@ -99,8 +98,6 @@ using scheduler_actor = caf::typed_actor<
   note<kv_grant>,
   // Ends a sequence; unknown ids are legal.
   note<abort_atom, seq_id>,
-  // Admits nobody new; what runs goes on.
-  note<drain_atom>,
   // What the rank is doing.
   rpc<node_stats, stats_atom>,
   // The newest steps of the trace ring, oldest first.

@@ -108,10 +108,10 @@ void on_result(pointer self, const result_ptr& done) {
   it.settle_begin_ns = state.links.clock->now_ns();
   it.device = done->times;
   if (done->code == errc::deadline_exceeded) suspect(self, done->step);
-  const auto emitted = state.core->stats().emitted_tokens;
+  const auto emitted = state.core->emitted_tokens();
   state.core->settle(*done);
-  it.emitted = static_cast<std::int32_t>(state.core->stats().emitted_tokens - emitted);
-  it.parked_blocks = static_cast<std::int32_t>(state.core->stats().deferred_blocks);
+  it.emitted = static_cast<std::int32_t>(state.core->emitted_tokens() - emitted);
+  it.parked_blocks = static_cast<std::int32_t>(state.core->deferred_blocks());
   it.settle_end_ns = state.links.clock->now_ns();
   state.trace->add(it);
   state.usage.add(it);
@@ -160,7 +160,6 @@ scheduler_actor::behavior_type scheduler(pointer self, scheduler_config config,
       self->state.core->abort(sequence, finish_reason::abort, errc::cancelled, "cancelled");
       turn(self);
     },
-    [self](drain_atom) { self->state.core->drain(); },
     [self](stats_atom) { return stats_of(self->state); },
     [self](trace_atom, std::uint32_t steps) { return self->state.trace->newest(steps); },
   };

@@ -157,7 +157,11 @@ public:
   step_id newest_launched() const { return {launched_}; }
   step_id newest_settled() const { return {settled_}; }
   const scheduler_config& config() const { return config_; }
+  /// All gauges: walks the sequences, so not for every step.
   scheduler_stats stats() const;
+  /// The two of them that every step's trace wants, without the walk.
+  std::uint64_t emitted_tokens() const { return totals_.emitted_tokens; }
+  std::int64_t deferred_blocks() const { return book_.parked_blocks(); }
 
   /// Whole-state check, O(everything): sums, sets, conservation of what the core holds. DI_CHECKs.
   void check_invariants() const;
