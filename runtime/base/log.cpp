@@ -8,6 +8,8 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "runtime/base/json.hpp"
+
 namespace deepinfer {
 namespace {
 
@@ -40,21 +42,6 @@ spdlog::level::level_enum to_spdlog(severity level) {
   return spdlog::level::off;
 }
 
-std::string json_escaped(std::string_view line) {
-  std::string out;
-  for (const char c : line) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 bool parse_severity(std::string_view name, severity& level) {
@@ -79,7 +66,7 @@ bool is_logged(severity level) {
 
 void log_line(severity level, std::string_view line) {
   if (is_json)
-    logger().log(to_spdlog(level), "\"message\":\"{}\"", json_escaped(line));
+    logger().log(to_spdlog(level), "\"message\":{}", to_text(json::string(line)));
   else
     logger().log(to_spdlog(level), "{}", line);
 }
