@@ -138,13 +138,7 @@ TEST_CASE("when any actor of the rank dies, started requests end with one error 
     for (int i = 0; i < 3; ++i) queued.push_back(client.generate(greedy(prompt, 6)).value());
     REQUIRE(it.engine->kill(victim).value());
     for (auto& chunks : running) {
-      generate_result answer;
-      while (true) {
-        auto chunk = chunks.next(patience);
-        REQUIRE(chunk.has_value());
-        if (!*chunk) break;
-        answer.add(**chunk);
-      }
+      const auto answer = read_to_end(chunks, 1);
       CHECK(answer.finish.reason == finish_reason::error);
       CHECK(answer.finish.code == errc::rank_lost);
     }
@@ -159,14 +153,7 @@ TEST_CASE("a node that stops ends open requests with server_shutdown") {
   auto chunks = it.engine->connect().generate(greedy(prompt_ids("a", 9), many_tokens)).value();
   REQUIRE(chunks.next(patience).has_value());
   it.engine->stop();
-  generate_result answer;
-  while (true) {
-    auto chunk = chunks.next(patience);
-    REQUIRE(chunk.has_value());
-    if (!*chunk) break;
-    answer.add(**chunk);
-  }
-  CHECK(answer.finish.code == errc::server_shutdown);
+  CHECK(read_to_end(chunks, 1).finish.code == errc::server_shutdown);
 }
 
 TEST_CASE("a step costs the rank at most ten messages, however many rows it has") {
