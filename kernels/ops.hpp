@@ -6,26 +6,30 @@
 /// memory is shared.
 #pragma once
 
+#include "kernels/attention/attend_rows.hpp"
 #include "kernels/attention/compress_rows.hpp"
 #include "kernels/attention/index_scores.hpp"
+#include "kernels/attention/memory_rows.hpp"
 #include "kernels/attention/rope.hpp"
+#include "kernels/attention/select_rows.hpp"
 #include "kernels/attention/sparse_attention.hpp"
 #include "kernels/attention/top_rows.hpp"
 #include "kernels/attention/window_store.hpp"
 #include "kernels/common/quantise.hpp"
 #include "kernels/common/row_table.hpp"
 #include "kernels/engram/engram.hpp"
+#include "kernels/isa.hpp"
 #include "kernels/linear/head.hpp"
 #include "kernels/linear/linear.hpp"
 #include "kernels/mix/hyper_connection.hpp"
+#include "kernels/mix/sublayer.hpp"
 #include "kernels/moe/expert_ffn.hpp"
 #include "kernels/moe/route.hpp"
 #include "kernels/norm/rms_norm.hpp"
+#include "kernels/op.hpp"
+#include "kernels/sampling/sample_rows.hpp"
 
 namespace deepinfer::kernels {
-
-template <class Args>
-using op = void (*)(const stream_ref&, const Args&);
 
 struct ops {
   const char* name;
@@ -34,7 +38,9 @@ struct ops {
   op<lookup_args> lookup;
   op<gather_args> gather;
   op<rms_norm_args> rms_norm;
+  op<to_int8_args> to_int8;
   op<linear_args> linear;
+  op<linears_args> linears;
   op<grouped_linear_args> grouped_linear;
   op<confidence_args> confidence;
   op<argmax_args> argmax;
@@ -44,6 +50,7 @@ struct ops {
   op<collapse_args> collapse;
   op<hyper_post_args> hyper_post;
   op<stream_mean_args> stream_mean;
+  op<sublayer_args> sublayer;
   // attention
   op<rope_angles_args> rope_angles;
   op<rope_args> rope;
@@ -57,6 +64,10 @@ struct ops {
   op<candidate_blocks_args> candidate_blocks;
   op<sparse_attention_args> sparse_attention;
   op<block_attention_args> block_attention;
+  op<memory_rows_args> memory_rows;
+  op<index_rows_args> index_rows;
+  op<select_rows_args> select_rows;
+  op<attend_rows_args> attend_rows;
   // moe, engram
   op<route_args> route;
   op<group_by_expert_args> group_by_expert;
@@ -65,9 +76,12 @@ struct ops {
   op<combine_args> combine;
   op<ngram_ids_args> ngram_ids;
   op<engram_gate_args> engram_gate;
+  // sampling
+  op<sample_rows_args> sample_rows;
 };
 
-/// The CPU's table: one set of twins, so that results are comparable bit for bit.
-const ops& cpu_ops();
+/// The CPU's table for an instruction set (isa.hpp) that runs here: its twins, and the references
+/// where it has none.
+const ops& cpu_ops(isa set);
 
 }  // namespace deepinfer::kernels

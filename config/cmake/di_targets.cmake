@@ -1,3 +1,16 @@
+# di_isa_sources(list): files named after an instruction set (*_avx2.cpp) are built for it, each on
+# its own; which twins run is chosen at run time. Left out where the processor cannot have them.
+function(di_isa_sources list)
+  set(avx2 ${${list}})
+  list(FILTER avx2 INCLUDE REGEX "_avx2\\.cpp$")
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+  else()
+    list(REMOVE_ITEM ${list} ${avx2})
+    set(${list} ${${list}} PARENT_SCOPE)
+  endif()
+endfunction()
+
 # di_library(name folder PUBLIC ... PRIVATE ...): every .cpp below `folder` is in the target, so no
 # file can be forgotten. main.cpp is a program's, never a library's.
 function(di_library name folder)
@@ -8,6 +21,7 @@ function(di_library name folder)
     file(WRITE ${PROJECT_BINARY_DIR}/empty/${name}.cpp "namespace deepinfer {}\n")
     set(sources ${PROJECT_BINARY_DIR}/empty/${name}.cpp)
   endif()
+  di_isa_sources(sources)
   add_library(${name} STATIC ${sources})
   target_link_libraries(${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} di_options)
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})

@@ -8,7 +8,8 @@
 /// null).
 /// pool_store: after pool, keeps the last ring_size tokens' (c, s) of each row of the batch.
 /// append: writes row row_position[t] / m of the token's sequence, found by the block table.
-/// Precision: f32, tokens in position order; latent rounds to bf16 once if `bf16`.
+/// Precision: f32, tokens in position order; latent rounds to bf16 once if `bf16`, and pool's AVX2
+/// twin then has the reference's bits. The other ops copy rows: they have no twin.
 /// Source: model-v41.md 8.3, 14, 16 rules 2 and 3, 4.4 points 10 and 11.
 #pragma once
 
@@ -22,6 +23,7 @@ namespace deepinfer::kernels {
 /// row_position[t] = j * m where token t completes group j, else -1: the position at which the row
 /// and its index key are rotated.
 struct group_positions_args {
+  static constexpr const char* op_name = "group_positions";
   batch_view batch;
   std::int32_t ratio = 1;
   std::int32_t* row_position = nullptr;  ///< [tokens]
@@ -29,6 +31,7 @@ struct group_positions_args {
 void group_positions_ref(const stream_ref&, const group_positions_args&);
 
 struct pool_args {
+  static constexpr const char* op_name = "pool";
   batch_view batch;
   std::int32_t ratio = 1;
   const float* value = nullptr;  ///< c of this step [tokens, dim]
@@ -40,8 +43,13 @@ struct pool_args {
   bool bf16 = false;
 };
 void pool_ref(const stream_ref&, const pool_args&);
+void pool_avx2(const stream_ref&, const pool_args&);
+/// Tokens [begin, end), on the calling thread.
+void pool_tokens_avx2(const pool_args&, std::int64_t begin, std::int64_t end);
+void check_pool(const pool_args&);
 
 struct pool_store_args {
+  static constexpr const char* op_name = "pool_store";
   batch_view batch;
   const float* value = nullptr;
   const float* score = nullptr;
@@ -52,6 +60,7 @@ struct pool_store_args {
 void pool_store_ref(const stream_ref&, const pool_store_args&);
 
 struct append_args {
+  static constexpr const char* op_name = "append";
   batch_view batch;
   std::int32_t ratio = 1;
   const std::int32_t* row_position = nullptr;  ///< [tokens], of group_positions
@@ -60,5 +69,7 @@ struct append_args {
   std::int64_t dim = 0;
 };
 void append_ref(const stream_ref&, const append_args&);
+/// Tokens [begin, end), on the calling thread.
+void append_tokens(const append_args&, std::int64_t begin, std::int64_t end);
 
 }  // namespace deepinfer::kernels

@@ -64,9 +64,13 @@ void group_positions_ref(const stream_ref& stream, const group_positions_args& a
   });
 }
 
-void pool_ref(const stream_ref& stream, const pool_args& a) {
+void check_pool(const pool_args& a) {
   DI_CHECK(a.ratio == 1 || a.ring_size >= a.ratio - 1, "a pooling ring of {} for groups of {}",
            a.ring_size, a.ratio);
+}
+
+void pool_ref(const stream_ref& stream, const pool_args& a) {
+  check_pool(a);
   stream.for_ranges(a.batch.tokens, [&](std::int64_t begin, std::int64_t end) {
     for (auto token = begin; token < end; ++token) {
       float* latent = a.latent + token * a.dim;
@@ -102,18 +106,21 @@ void pool_store_ref(const stream_ref& stream, const pool_store_args& a) {
   });
 }
 
-void append_ref(const stream_ref& stream, const append_args& a) {
+void append_tokens(const append_args& a, std::int64_t begin, std::int64_t end) {
   const auto& batch = a.batch;
-  stream.for_ranges(batch.tokens, [&](std::int64_t begin, std::int64_t end) {
-    for (auto token = begin; token < end; ++token) {
-      if (batch.is_padding(token) || a.row_position[token] < 0) continue;
-      const auto entry = batch.paged_index(token, a.row_position[token] / a.ratio, a.ratio);
-      DI_CHECK(entry >= 0, "token {} (slot {}, position {}) has no block for its compressed row",
-               token, batch.slot[token], batch.position[token]);
-      const float* row = a.rows + token * a.dim;
-      std::copy(row, row + a.dim, a.memory + entry * a.dim);
-    }
-  });
+  for (auto token = begin; token < end; ++token) {
+    if (batch.is_padding(token) || a.row_position[token] < 0) continue;
+    const auto entry = batch.paged_index(token, a.row_position[token] / a.ratio, a.ratio);
+    DI_CHECK(entry >= 0, "token {} (slot {}, position {}) has no block for its compressed row",
+             token, batch.slot[token], batch.position[token]);
+    const float* row = a.rows + token * a.dim;
+    std::copy(row, row + a.dim, a.memory + entry * a.dim);
+  }
+}
+
+void append_ref(const stream_ref& stream, const append_args& a) {
+  stream.for_ranges(a.batch.tokens,
+                    [&](std::int64_t begin, std::int64_t end) { append_tokens(a, begin, end); });
 }
 
 }  // namespace deepinfer::kernels

@@ -42,10 +42,7 @@ void score_tile(const index_scores_args& a, std::int64_t token, std::int64_t beg
                 std::int64_t end, float* score) {
   std::fill(score + begin, score + end, -std::numeric_limits<float>::infinity());
   if (a.batch.is_padding(token)) return;
-  const auto visible = a.batch.visible(token, a.ratio);
-  DI_CHECK(visible <= a.row_limit, "token {} sees {} rows, the score buffer holds {}", token,
-           visible, a.row_limit);
-  end = std::min(end, visible);
+  end = std::min(end, a.batch.visible(token, a.ratio));
   if (!a.candidates) return score_range(a, token, begin, end, score);
   const std::int32_t* blocks = a.candidates + token * a.candidate_count;
   for (std::int64_t i = 0; i < a.candidate_count && blocks[i] >= 0; ++i) {
@@ -57,7 +54,18 @@ void score_tile(const index_scores_args& a, std::int64_t token, std::int64_t beg
 
 }  // namespace
 
+void check_scores(const batch_view& batch, std::int32_t ratio, std::int64_t first,
+                  std::int64_t count, std::int64_t row_limit) {
+  for (auto token = first; token < first + count; ++token) {
+    if (batch.is_padding(token)) continue;
+    const auto visible = batch.visible(token, ratio);
+    DI_CHECK(visible <= row_limit, "token {} sees {} rows, the score buffer holds {}", token,
+             visible, row_limit);
+  }
+}
+
 void index_scores_ref(const stream_ref& stream, const index_scores_args& a) {
+  check_scores(a.batch, a.ratio, a.first, a.count, a.row_limit);
   const auto tiles = (a.row_limit + tile_rows - 1) / tile_rows;
   stream.for_ranges(a.count * tiles, [&](std::int64_t begin, std::int64_t end) {
     for (auto item = begin; item < end; ++item) {

@@ -8,8 +8,8 @@
 ///   inverse: sin negated
 /// Amplitude is 1. The angles of a step are made once per frequency table (rope_angles) and used by
 /// all layers. Precision: f_i in double, rounded to f32; sin and cos of the f32 angle correct to
-/// f32; rotation in f32, one rounding to bf16 if `bf16` (the unrotated entries are left alone). A
-/// negative position gives the identity. Source: model-v41.md 7.
+/// f32; rotation in f32, one rounding to bf16 if `bf16` (the unrotated entries are left alone), the
+/// same bits in every twin. A negative position gives the identity. Source: model-v41.md 7.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,7 @@ struct rope_config {
 void rope_frequencies(const rope_config& config, float* frequency);
 
 struct rope_angles_args {
+  static constexpr const char* op_name = "rope_angles";
   const std::int32_t* position = nullptr;  ///< [tokens]
   const float* frequency = nullptr;        ///< [rotary / 2]
   float* angles = nullptr;                 ///< [tokens, rotary / 2, 2]: cos, sin
@@ -40,6 +41,7 @@ struct rope_angles_args {
 void rope_angles_ref(const stream_ref&, const rope_angles_args&);
 
 struct rope_args {
+  static constexpr const char* op_name = "rope";
   float* x = nullptr;             ///< [tokens, heads, dim], in place
   const float* angles = nullptr;  ///< [tokens, rotary / 2, 2]
   std::int64_t tokens = 0;
@@ -50,5 +52,6 @@ struct rope_args {
   bool bf16 = false;
 };
 void rope_ref(const stream_ref&, const rope_args&);
+void rope_avx2(const stream_ref&, const rope_args&);
 
 }  // namespace deepinfer::kernels

@@ -12,7 +12,11 @@
 /// selected_count 0.
 /// Precision: f32, tiles of 64 list entries with a running maximum that starts at -1e30, entries in
 /// list order. `bf16`: probabilities round to bf16 before the value sum (the denominator keeps the
-/// unrounded ones) and the output rounds to bf16. Source: model-v41.md 8.4, 8.7, 4.4 point 17.
+/// unrounded ones) and the output rounds to bf16. The AVX2 twins have the references' bits with
+/// `bf16`; without it they fuse multiplications and additions. A head's bits do not depend on the
+/// other heads and tokens.
+/// Cost: a token's rows are read once per 64 heads, from the second-level cache for 32 at a time.
+/// Source: model-v41.md 8.4, 8.7, 4.4 point 17.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +27,7 @@
 namespace deepinfer::kernels {
 
 struct sparse_attention_args {
+  static constexpr const char* op_name = "sparse_attention";
   batch_view batch;
   const float* q = nullptr;
   const float* step_rows = nullptr;
@@ -39,8 +44,15 @@ struct sparse_attention_args {
   std::int64_t heads = 0;
   std::int64_t dim = 0;
   bool bf16 = false;
+
+  work_cost cost() const;  ///< reads the lists
 };
 void sparse_attention_ref(const stream_ref&, const sparse_attention_args&);
+void sparse_attention_avx2(const stream_ref&, const sparse_attention_args&);
+/// Items [begin, end) of tokens * heads, on the calling thread.
+void sparse_attention_heads_avx2(const sparse_attention_args&, std::int64_t begin,
+                                 std::int64_t end);
+void check_sparse_attention(const sparse_attention_args&);
 
 /// The draft pass: all K queries of a sequence see one list, the context rows of positions max(0, p
 /// - window + 1) .. p from the ring (`window` entries), then all K block rows. Sequences with slot
@@ -48,6 +60,7 @@ void sparse_attention_ref(const stream_ref&, const sparse_attention_args&);
 /// Shapes: q and o [sequences, K, heads, dim]; block_rows [sequences, K, dim]. Source: model-v41.md
 /// 11.3.
 struct block_attention_args {
+  static constexpr const char* op_name = "block_attention";
   std::int32_t sequences = 0;
   std::int32_t block = 0;                  ///< K
   const std::int32_t* slot = nullptr;      ///< [sequences]
@@ -63,7 +76,12 @@ struct block_attention_args {
   std::int64_t heads = 0;
   std::int64_t dim = 0;
   bool bf16 = false;
+
+  work_cost cost() const;
 };
 void block_attention_ref(const stream_ref&, const block_attention_args&);
+void block_attention_avx2(const stream_ref&, const block_attention_args&);
+/// Items [begin, end) of sequences * K * heads, on the calling thread.
+void block_attention_heads_avx2(const block_attention_args&, std::int64_t begin, std::int64_t end);
 
 }  // namespace deepinfer::kernels

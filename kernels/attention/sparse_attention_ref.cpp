@@ -26,9 +26,13 @@ const float* list_entry(const sparse_attention_args& a, std::int64_t token, std:
 
 }  // namespace
 
-void sparse_attention_ref(const stream_ref& stream, const sparse_attention_args& a) {
+void check_sparse_attention(const sparse_attention_args& a) {
   DI_CHECK(a.selected_count == 0 || a.ratio > 0, "{} selected rows without a memory",
            a.selected_count);
+}
+
+void sparse_attention_ref(const stream_ref& stream, const sparse_attention_args& a) {
+  check_sparse_attention(a);
   const auto entries = a.window + a.selected_count;
   stream.for_ranges(a.batch.tokens * a.heads, [&](std::int64_t begin, std::int64_t end) {
     for (auto item = begin; item < end; ++item) {

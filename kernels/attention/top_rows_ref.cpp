@@ -4,7 +4,7 @@
 #include <bit>
 #include <limits>
 
-#include "runtime/base/check.hpp"
+#include "kernels/attention/index_scores.hpp"
 
 namespace deepinfer::kernels {
 namespace {
@@ -64,13 +64,12 @@ void select(std::int64_t count, std::int64_t k, std::int32_t* out, Key&& key) {
 }  // namespace
 
 void top_rows_ref(const stream_ref& stream, const top_rows_args& a) {
+  check_scores(a.batch, a.ratio, a.first, a.count, a.row_limit);
   stream.for_ranges(a.count, [&](std::int64_t begin, std::int64_t end) {
     for (auto local = begin; local < end; ++local) {
       const auto token = a.first + local;
       const float* score = a.score + local * a.row_limit;
       const auto visible = a.batch.is_padding(token) ? 0 : a.batch.visible(token, a.ratio);
-      DI_CHECK(visible <= a.row_limit, "token {} sees {} rows, the score buffer holds {}", token,
-               visible, a.row_limit);
       select(visible, a.k, a.selected + token * a.k,
              [&](std::int64_t row) { return order_of(score[row]); });
     }
@@ -78,13 +77,12 @@ void top_rows_ref(const stream_ref& stream, const top_rows_args& a) {
 }
 
 void candidate_blocks_ref(const stream_ref& stream, const candidate_blocks_args& a) {
+  check_scores(a.batch, a.ratio, a.first, a.count, a.row_limit);
   stream.for_ranges(a.count, [&](std::int64_t begin, std::int64_t end) {
     for (auto local = begin; local < end; ++local) {
       const auto token = a.first + local;
       const float* score = a.score + local * a.row_limit;
       const auto visible = a.batch.is_padding(token) ? 0 : a.batch.visible(token, a.ratio);
-      DI_CHECK(visible <= a.row_limit, "token {} sees {} rows, the score buffer holds {}", token,
-               visible, a.row_limit);
       const auto blocks = (visible + a.size - 1) / a.size;
       select(blocks, a.k, a.blocks + token * a.k, [&](std::int64_t block) {
         if (block == blocks - 1) return always;

@@ -15,6 +15,7 @@
 namespace deepinfer::kernels {
 
 struct window_store_args {
+  static constexpr const char* op_name = "window_store";
   batch_view batch;
   const float* rows = nullptr;
   float* ring = nullptr;

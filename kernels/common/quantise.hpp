@@ -17,6 +17,7 @@ namespace deepinfer::kernels {
 enum class quantiser : std::uint8_t { none, q8, q4_index, q4_memory };
 
 struct quantise_args {
+  static constexpr const char* op_name = "quantise";
   const float* x = nullptr;  ///< [rows, dim]
   float* y = nullptr;        ///< [rows, dim], may be x
   std::int64_t rows = 0;
@@ -25,6 +26,7 @@ struct quantise_args {
 };
 
 void quantise_ref(const stream_ref&, const quantise_args&);
+void quantise_avx2(const stream_ref&, const quantise_args&);
 
 /// Columns that share a scale.
 constexpr std::int64_t group_of(quantiser format) {

@@ -7,9 +7,9 @@
 /// engram_gate: kv holds S keys of D, then one value of D. Per stream, in f32:
 ///   rho = sum X q_weight k_weight key / sqrt(mean X^2 + eps) / sqrt(mean key^2 + eps) / sqrt(D)
 ///   g = sigmoid(copysign(sqrt(max(|rho|, 1e-6)), rho)),  X <- X + g * value (bf16 rounds once)
-/// Shapes: history paged [blocks, block_size] i32; id [tokens, (n-1) * heads] i64; x [tokens, S,
-/// D]; kv [tokens, (S+1) * D]; q_weight, k_weight [S, D] f32. Looking rows up is `lookup`. Limits:
-/// n <= max_ngram.
+/// Every twin has the same bits. Shapes: history paged [blocks, block_size] i32; id [tokens, (n-1)
+/// * heads] i64; x [tokens, S, D]; kv [tokens, (S+1) * D]; q_weight, k_weight [S, D] f32. Looking
+/// rows up is `lookup`. Limits: n <= max_ngram.
 /// Source: model-v41.md 10, 4.4 points 2 and 4.
 #pragma once
 
@@ -23,6 +23,7 @@ namespace deepinfer::kernels {
 inline constexpr std::int32_t max_ngram = 16;
 
 struct ngram_ids_args {
+  static constexpr const char* op_name = "ngram_ids";
   batch_view batch;
   const std::int32_t* history = nullptr;      ///< [blocks, block_size]
   const std::int32_t* token_class = nullptr;  ///< [vocab]
@@ -38,6 +39,7 @@ struct ngram_ids_args {
 void ngram_ids_ref(const stream_ref&, const ngram_ids_args&);
 
 struct engram_gate_args {
+  static constexpr const char* op_name = "engram_gate";
   float* x = nullptr;
   const float* kv = nullptr;
   const float* q_weight = nullptr;
@@ -49,5 +51,6 @@ struct engram_gate_args {
   bool bf16 = false;
 };
 void engram_gate_ref(const stream_ref&, const engram_gate_args&);
+void engram_gate_avx2(const stream_ref&, const engram_gate_args&);
 
 }  // namespace deepinfer::kernels

@@ -11,6 +11,7 @@ namespace deepinfer::kernels {
 /// f32. x is the collapsed row before the norm, e the Markov embedding of the row's input token.
 /// Source: model-v41.md 11.5, 4.4 point 28.
 struct confidence_args {
+  static constexpr const char* op_name = "confidence";
   const float* weight = nullptr;  ///< [dim + rank]
   const float* x = nullptr;       ///< [rows, dim] with x_stride
   const float* e = nullptr;       ///< [rows, rank] with e_stride
@@ -23,10 +24,12 @@ struct confidence_args {
   std::int64_t z_stride = 0;  ///< 0: 1
 };
 void confidence_ref(const stream_ref&, const confidence_args&);
+void confidence_avx2(const stream_ref&, const confidence_args&);
 
 /// id[r] = index of the largest of x[r][0..dim); ties: the lowest index; NaN never wins; all NaN:
 /// 0.
 struct argmax_args {
+  static constexpr const char* op_name = "argmax";
   const float* x = nullptr;    ///< [rows, dim] with x_stride
   std::int32_t* id = nullptr;  ///< [rows] with id_stride
   std::int64_t rows = 0;
@@ -35,5 +38,6 @@ struct argmax_args {
   std::int64_t id_stride = 0;  ///< 0: 1
 };
 void argmax_ref(const stream_ref&, const argmax_args&);
+void argmax_avx2(const stream_ref&, const argmax_args&);
 
 }  // namespace deepinfer::kernels

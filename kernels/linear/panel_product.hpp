@@ -1,14 +1,21 @@
-/// The one inner loop of all products: a panel of 16 outputs against any number of rows.
+/// The one inner loop of the reference products: a panel of 16 outputs against any number of rows.
 ///
-/// Order per output and row: a partial sum for each run of 128 inputs, in input order; partial sums
-/// added in order. Rows only share the loaded weights, so a row's bits do not depend on the others.
+/// Order per output and row, f32 and bf16: a partial sum for each run of 128 inputs, in input
+/// order; partial sums added in order. e2m1: for each scale group of 32 inputs a sum from 0 by
+/// fused multiply-adds, in input order; then total = fma(scale, sum, total), in group order.
+/// The AVX2 twins keep these orders; for f32 and bf16 they may round once per multiply-add where
+/// this rounds twice (matrix_rows_avx2.cpp). Rows only share the loaded weights, so a row's bits do
+/// not depend on the others.
 /// Not a contract: linear and expert_ffn include it.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/common/formats.hpp"
+#include "kernels/linear/packed_e2m1.hpp"
 #include "kernels/linear/packed_matrix.hpp"
 
 namespace deepinfer::kernels {
@@ -80,13 +87,52 @@ void panel_product_of(const Cell* weight, std::int64_t in, std::int64_t rows, Ro
   }
 }
 
+/// The weights of `count` inputs of one scale group, without their scales.
+inline void decode_e2m1(const std::byte* panel, std::int64_t at, std::int64_t count,
+                        float (*weight)[panel_width]) {
+  for (std::int64_t i = 0; i < count; ++i)
+    for (std::int64_t o = 0; o < panel_width; ++o) {
+      const auto place = place_of_e2m1(o, at + i);
+      const auto pair = static_cast<std::uint8_t>(panel[place.byte]);
+      weight[i][o] = e2m1_decode(static_cast<std::uint8_t>(place.high ? pair >> 4 : pair & 15));
+    }
+}
+
+template <class Row, class Sink>
+void e2m1_panel_product(const std::byte* panel, std::int64_t in, std::int64_t rows, Row&& row,
+                        Sink&& sink) {
+  const auto* scales = panel + e2m1_groups(in) * e2m1_group_bytes;
+  for (std::int64_t first = 0; first < rows; first += panel_rows) {
+    const auto last = rows - first < panel_rows ? rows : first + panel_rows;
+    float total[panel_rows][panel_width] = {};
+    for (std::int64_t at = 0; at < in; at += e2m1_group) {
+      const auto count = in - at < e2m1_group ? in - at : e2m1_group;
+      const auto* scale = scales + at / e2m1_group * panel_width;
+      float weight[e2m1_group][panel_width];
+      decode_e2m1(panel, at, count, weight);
+      for (auto r = first; r < last; ++r) {
+        const float* x = row(r) + at;
+        for (std::int64_t o = 0; o < panel_width; ++o) {
+          float sum = 0;
+          for (std::int64_t i = 0; i < count; ++i) sum = std::fma(x[i], weight[i][o], sum);
+          float& t = total[r - first][o];
+          t = std::fma(e8m0_decode(static_cast<std::uint8_t>(scale[o])), sum, t);
+        }
+      }
+    }
+    for (auto r = first; r < last; ++r) sink(r, total[r - first]);
+  }
+}
+
 /// For r in [0, rows): sink(r, sums) with the panel's 16 sums of the input row(r). The last panel's
 /// surplus sums are 0.
 template <class Row, class Sink>
 void panel_product(const packed_matrix& m, std::int64_t panel, std::int64_t rows, Row&& row,
                    Sink&& sink) {
   const auto at = panel * m.in * panel_width;
-  if (m.type == panel_type::bf16)
+  if (m.type == panel_type::e2m1)
+    e2m1_panel_product(m.data + panel * e2m1_panel_bytes(m.in), m.in, rows, row, sink);
+  else if (m.type == panel_type::bf16)
     panel_product_of(reinterpret_cast<const std::uint16_t*>(m.data) + at, m.in, rows, row, sink);
   else
     panel_product_of(reinterpret_cast<const float*>(m.data) + at, m.in, rows, row, sink);

@@ -69,13 +69,31 @@ void hyper_split_ref(const stream_ref& stream, const hyper_split_args& a) {
   });
 }
 
+void check_streams(std::int32_t streams) {
+  DI_CHECK(streams >= 1 && streams <= max_streams, "{} streams, at most {}", streams, max_streams);
+}
+
+void check_hyper_mix(const hyper_mix_args& a) {
+  const auto streams = a.split.streams;
+  const std::int64_t width = (2 + streams) * streams, flat = streams * a.dim;
+  check_streams(streams);
+  DI_CHECK(a.fn->type == panel_type::f32, "a mix matrix has f32 weights");
+  DI_CHECK(a.fn->out == width && a.fn->in == flat, "mix matrix is [{}, {}], streams need [{}, {}]",
+           a.fn->out, a.fn->in, width, flat);
+}
+
+work_cost hyper_mix_args::cost() const {
+  if (split.tokens == 0) return {};
+  return {.bytes = static_cast<std::int64_t>(fn->bytes()),
+          .flops = 2 * split.tokens * fn->out * fn->in};
+}
+
 void hyper_mix_ref(const stream_ref& stream, const hyper_mix_args& a) {
   const auto& split = a.split;
   if (split.tokens == 0) return;
   const std::int64_t width = (2 + split.streams) * split.streams;
   const auto flat = split.streams * a.dim;
-  DI_CHECK(a.fn->out == width && a.fn->in == flat, "mix matrix is [{}, {}], streams need [{}, {}]",
-           a.fn->out, a.fn->in, width, flat);
+  check_hyper_mix(a);
   const fused_product_args product{a.fn, a.x, a.z, split.tokens};
   stream.for_ranges(a.fn->panels(), [&](std::int64_t begin, std::int64_t end) {
     for (auto panel = begin; panel < end; ++panel) fused_product(product, panel);
@@ -108,7 +126,7 @@ void collapse_ref(const stream_ref& stream, const collapse_args& a) {
 
 void hyper_post_ref(const stream_ref& stream, const hyper_post_args& a) {
   const auto n = a.streams;
-  DI_CHECK(n <= max_streams, "{} streams, at most {}", n, max_streams);
+  check_streams(n);
   stream.for_ranges(a.tokens, [&](std::int64_t begin, std::int64_t end) {
     for (auto token = begin; token < end; ++token) {
       const float* post = a.post + token * n;

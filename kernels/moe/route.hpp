@@ -8,7 +8,9 @@
 /// group_by_expert: a counting sort of all (token, choice) pairs: pairs of expert e are
 /// order[offset[e] .. offset[e + 1]), ascending; a pair is token * k + choice. Pairs with id -1 are
 /// left out.
-/// Precision: f32. Source: model-v41.md 9, 22 points 12 and 26.
+/// Precision: f32; every twin has the same bits. A NaN score is chosen only where fewer than k
+/// others came before it, and then keeps later experts out. Source: model-v41.md 9, 22 points 12
+/// and 26.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,7 @@ namespace deepinfer::kernels {
 inline constexpr std::int32_t max_experts_per_token = 64;
 
 struct route_args {
+  static constexpr const char* op_name = "route";
   batch_view batch;
   const float* logits = nullptr;  ///< [tokens, experts]
   const float* bias = nullptr;    ///< [experts]
@@ -33,8 +36,13 @@ struct route_args {
   float* weight = nullptr;     ///< [tokens, k]
 };
 void route_ref(const stream_ref&, const route_args&);
+void route_avx2(const stream_ref&, const route_args&);
+/// Abort on more choices than the limit, or than experts.
+void check_choices(std::int32_t k);
+void check_route(const route_args&);
 
 struct group_by_expert_args {
+  static constexpr const char* op_name = "group_by_expert";
   const std::int32_t* id = nullptr;  ///< [tokens, k]
   std::int64_t tokens = 0;
   std::int32_t k = 0;

@@ -43,9 +43,18 @@ void sort_by_id(std::int32_t k, std::int32_t* id, float* weight) {
 
 }  // namespace
 
+void check_choices(std::int32_t k) {
+  DI_CHECK(k <= max_experts_per_token, "{} experts per token, at most {}", k,
+           max_experts_per_token);
+}
+
+void check_route(const route_args& a) {
+  check_choices(a.k);
+  DI_CHECK(a.k <= a.experts, "{} of {} experts", a.k, a.experts);
+}
+
 void route_ref(const stream_ref& stream, const route_args& a) {
-  DI_CHECK(a.k <= a.experts && a.k <= max_experts_per_token, "{} of {} experts, at most {}", a.k,
-           a.experts, max_experts_per_token);
+  check_route(a);
   stream.for_ranges(a.batch.tokens, [&](std::int64_t begin, std::int64_t end) {
     for (auto token = begin; token < end; ++token) {
       std::int32_t* id = a.id + token * a.k;

@@ -1,5 +1,7 @@
 #include "kernels/sampling/adjust_logits.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <limits>
 
 namespace deepinfer::kernels {
@@ -65,11 +67,14 @@ void mask_stop_ids(const adjust_logits_args& a) {
 
 void mask_grammar(const adjust_logits_args& a) {
   for (std::int32_t base = 0; base < a.vocab; base += 32) {
-    const auto word = a.mask[base / 32];
-    if (word == ~std::uint32_t{0}) continue;
-    const auto end = a.vocab - base < 32 ? a.vocab - base : 32;
-    for (std::int32_t bit = 0; bit < end; ++bit)
-      if ((word >> bit & 1u) == 0) a.x[base + bit] = masked;
+    auto lacking = ~a.mask[base / 32];
+    const auto size = std::min(a.vocab - base, 32);
+    if (lacking == ~std::uint32_t{0}) {
+      std::fill_n(a.x + base, size, masked);
+      continue;
+    }
+    if (size < 32) lacking &= (std::uint32_t{1} << size) - 1;
+    for (; lacking != 0; lacking &= lacking - 1) a.x[base + std::countr_zero(lacking)] = masked;
   }
 }
 

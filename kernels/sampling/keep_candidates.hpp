@@ -3,7 +3,10 @@
 /// Ids are ranked by falling x, equal ones by rising id. Of the ranked ids: the first top_k; of
 /// these, with probabilities renormalised, the ids with a mass before them <= top_p (so the first
 /// always stays, and the one that crosses the line does too); of these the ids with
-/// p >= min_p * p_max. No full sort: selection by halves, O(vocab) on average; masses in f64.
+/// p >= min_p * p_max. No full sort: selection by halves, O(vocab) on average.
+///
+/// A mass is a whole number of units of 2^-40 of the first id's: exp(x) in f64, rounded to them. So
+/// what stays does not depend on the order of summing. Holds for up to 2^23 ids.
 ///
 /// A key holds an id and its x so that a smaller key ranks first: integer order is rank order.
 /// Called by sample_rows; runs on one thread. Source: architecture 4; model-v41.md 11.6 (the sum

@@ -8,9 +8,11 @@ namespace deepinfer::kernels {
 
 namespace {
 
-double mass(const std::uint64_t* begin, const std::uint64_t* end) {
-  double sum = 0;
-  for (; begin != end; ++begin) sum += std::exp(static_cast<double>(x_of(*begin)));
+// In units of 2^-40: a sum of whole numbers is the same in any order.
+std::uint64_t mass(const std::uint64_t* begin, const std::uint64_t* end) {
+  std::uint64_t sum = 0;
+  for (; begin != end; ++begin)
+    sum += static_cast<std::uint64_t>(std::exp(static_cast<double>(x_of(*begin))) * 0x1p40 + 0.5);
   return sum;
 }
 
@@ -27,17 +29,17 @@ std::int32_t drop_hopeless(double top_p, double total, std::uint64_t* keys, std:
 // Halves [low, high) until the first rank whose mass before it exceeds the limit is found. Keys
 // before `low` rank before all later ones, and `before` is their mass; rank `low` stays.
 std::int32_t keep_top_p(double top_p, std::uint64_t* keys, std::int32_t size) {
-  const double total = mass(keys, keys + size);
+  const auto total = static_cast<double>(mass(keys, keys + size));
   const double limit = top_p * total;
-  size = drop_hopeless(top_p, total, keys, size);
+  size = drop_hopeless(top_p, total * 0x1p-40, keys, size);
   std::int32_t low = 0;
   std::int32_t high = size;
-  double before = 0;
+  std::uint64_t before = 0;
   while (high - low > 1) {
     const auto middle = low + (high - low) / 2;
     std::nth_element(keys + low, keys + middle, keys + high);
-    const double upper = mass(keys + low, keys + middle);
-    if (before + upper <= limit) {
+    const auto upper = mass(keys + low, keys + middle);
+    if (static_cast<double>(before + upper) <= limit) {
       before += upper;
       low = middle;
     } else {
@@ -48,9 +50,9 @@ std::int32_t keep_top_p(double top_p, std::uint64_t* keys, std::int32_t size) {
 }
 
 std::int32_t keep_min_p(double min_p, std::uint64_t* keys, std::int32_t size) {
-  const auto end = std::partition(keys, keys + size, [&](std::uint64_t key) {
-    return std::exp(static_cast<double>(x_of(key))) >= min_p;
-  });
+  const double least = std::log(min_p);
+  const auto end = std::partition(
+    keys, keys + size, [&](std::uint64_t key) { return static_cast<double>(x_of(key)) >= least; });
   return static_cast<std::int32_t>(end - keys);
 }
 

@@ -17,7 +17,10 @@
 /// sample_rows_scratch_bytes(vocab, threads) bytes, 64-byte aligned, zero before its first use, and
 /// belongs to this op (it is left ready for the next call, of the same vocab and threads).
 /// Errors: per row, `status`; a failed row has id -1 and no logprobs, others are not affected.
-/// Precision: x in f32; masses and logprobs summed in f64.
+/// Precision: x in f32; masses in fixed point (keep_candidates.hpp), so that their order does not
+/// matter; logprobs summed in f64. Every twin gives the same ids, statuses and alternatives, ties
+/// included; logprobs of two twins differ by the last bit of the f32 at most, or, where the sum
+/// nearly cancels, by rounding in f64.
 /// Cost: O(vocab) a row, no full sort; O(position) more with penalties.
 /// Source: architecture 4 ("Order of sampling", "Random numbers", "Acceptance").
 #pragma once
@@ -32,6 +35,7 @@
 namespace deepinfer::kernels {
 
 struct sample_rows_args {
+  static constexpr const char* op_name = "sample_rows";
   const float* logits = nullptr;            ///< [rows, logits_stride], the first vocab of each used
   std::int64_t logits_stride = 0;           ///< >= vocab
   const std::int32_t* slots = nullptr;      ///< [rows] slot of each row, < 0: padding
@@ -69,5 +73,6 @@ struct sample_rows_args {
 std::size_t sample_rows_scratch_bytes(std::int32_t vocab, std::int32_t threads);
 
 void sample_rows_ref(const stream_ref& stream, const sample_rows_args& args);
+void sample_rows_avx2(const stream_ref& stream, const sample_rows_args& args);
 
 }  // namespace deepinfer::kernels

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "runtime/base/work_meter.hpp"
+
 namespace deepinfer {
 
 /// Runs one parallel region at a time. `run` returns when every part is done.
@@ -26,15 +28,14 @@ public:
 /// The calling thread alone.
 class inline_team final : public thread_team {
 public:
-  std::int32_t threads() const override { return 1; }
-  void run(std::int32_t parts, task work, void* context) override {
-    for (std::int32_t part = 0; part < parts; ++part) work(context, part, parts);
-  }
+  std::int32_t threads() const override;
+  void run(std::int32_t parts, task work, void* context) override;
 };
 
 struct stream_ref {
   thread_team* team = nullptr;  ///< CPU devices; null elsewhere
   void* native = nullptr;       ///< cudaStream_t on CUDA; null elsewhere
+  work_meter* meter = nullptr;  ///< null: nothing is measured
 
   /// Calls body(begin, end) over [0, count), cut into even ranges, one per thread of the team. The
   /// cut depends on the number of threads: results must not depend on the cut.
@@ -43,18 +44,21 @@ struct stream_ref {
     if (count <= 0) return;
     const auto threads = team ? team->threads() : 1;
     const auto parts = static_cast<std::int32_t>(count < threads ? count : threads);
-    if (parts == 1) return body(std::int64_t{0}, count);
     struct region {
       Body* body;
       std::int64_t count;
-    } shared{&body, count};
-    team->run(
-      parts,
-      [](void* context, std::int32_t part, std::int32_t part_count) {
-        const auto& it = *static_cast<region*>(context);
-        (*it.body)(it.count * part / part_count, it.count * (part + 1) / part_count);
-      },
-      &shared);
+      work_meter* meter;
+    } shared{&body, count, meter};
+    const auto run_part = [](void* context, std::int32_t part, std::int32_t part_count) {
+      const auto& it = *static_cast<region*>(context);
+      const auto began = it.meter ? work_meter::now_ns() : 0;
+      (*it.body)(it.count * part / part_count, it.count * (part + 1) / part_count);
+      if (it.meter) it.meter->add_busy(work_meter::now_ns() - began);
+    };
+    if (parts == 1)
+      run_part(&shared, 0, 1);
+    else
+      team->run(parts, run_part, &shared);
   }
 };
 

@@ -1,4 +1,4 @@
-#include "kernel_support.hpp"
+#include "attention_support.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -13,8 +13,6 @@ using namespace deepinfer::kernels;
 
 namespace {
 
-const float unset = std::numeric_limits<float>::quiet_NaN();
-
 /// A sequence of 100 positions with window rows, a compressed memory and a selected list per query.
 struct sequence_world {
   std::int64_t heads = 3, dim = 24, selected_count;
@@ -22,6 +20,7 @@ struct sequence_world {
   floats q, rows, memory, sink;
   ints selected;
   test_batch layout{3, 13, 8};  ///< gives the block table
+  named_twin<sparse_attention_args> attention{"reference", sparse_attention_ref};
 
   sequence_world(std::int32_t window_size, std::int32_t pool_ratio, std::int64_t k,
                  std::int32_t ring)
@@ -64,22 +63,22 @@ struct sequence_world {
       if (ratio > 0)
         std::copy_n(selected.begin() + at * selected_count, chunk * selected_count,
                     lists.begin() + 2 * selected_count);
-      sparse_attention_ref(stream, {.batch = batch.view(),
-                                    .q = queries.data(),
-                                    .step_rows = step_rows.data(),
-                                    .ring = ring.data(),
-                                    .ring_size = ring_size,
-                                    .window = window,
-                                    .ratio = ratio,
-                                    .memory = memory.data(),
-                                    .selected = lists.data(),
-                                    .selected_count = selected_count,
-                                    .sink = sink.data(),
-                                    .scale = .2F,
-                                    .o = o.data(),
-                                    .heads = heads,
-                                    .dim = dim,
-                                    .bf16 = bf16});
+      attention(stream, {.batch = batch.view(),
+                         .q = queries.data(),
+                         .step_rows = step_rows.data(),
+                         .ring = ring.data(),
+                         .ring_size = ring_size,
+                         .window = window,
+                         .ratio = ratio,
+                         .memory = memory.data(),
+                         .selected = lists.data(),
+                         .selected_count = selected_count,
+                         .sink = sink.data(),
+                         .scale = .2F,
+                         .o = o.data(),
+                         .heads = heads,
+                         .dim = dim,
+                         .bf16 = bf16});
       window_store_ref(stream, {.batch = batch.view(),
                                 .rows = step_rows.data(),
                                 .ring = ring.data(),
@@ -128,31 +127,39 @@ TEST_CASE("sparse_attention is the softmax over window and selected rows, whatev
     std::int64_t k;
     std::int32_t ring;
   } table[] = {{8, 0, 0, 8}, {1, 1, 7, 3}, {6, 2, 5, 11}, {70, 2, 20, 70}};
-  for (const auto& row : table) {
-    CAPTURE(row.window);
-    const sequence_world world(row.window, row.ratio, row.k, row.ring);
-    const auto whole = on_every_team([&](const stream_ref& s) { return world.run(s, {100}); });
-    CHECK(distance(whole, world.in_double()) < 5e-6);
-    for (const auto& chunks : {ints(100, 1), ints{1, 2, 3, 40, 54}, ints{99, 1}})
-      CHECK(same_bits(world.run({}, chunks), whole));
-    const auto rounded = world.run({}, {100}, true);
-    CHECK(std::all_of(rounded.begin(), rounded.end(), [](float v) { return bf16_round(v) == v; }));
-    CHECK(same_bits(world.run({}, {60, 1, 39}, true), rounded));
-    CHECK(distance(rounded, whole) > 0);
-    CHECK(distance(rounded, whole) < 0.03);
-  }
+  for (const auto& twin : DI_TWINS(sparse_attention))
+    for (const auto& row : table) {
+      CAPTURE(twin.name);
+      CAPTURE(row.window);
+      sequence_world world(row.window, row.ratio, row.k, row.ring);
+      world.attention = twin;
+      const auto whole = on_every_team([&](const stream_ref& s) { return world.run(s, {100}); });
+      CHECK(distance(whole, world.in_double()) < 5e-6);
+      for (const auto& chunks : {ints(100, 1), ints{1, 2, 3, 40, 54}, ints{99, 1}})
+        CHECK(same_bits(world.run({}, chunks), whole));
+      const auto rounded = world.run({}, {100}, true);
+      CHECK(
+        std::all_of(rounded.begin(), rounded.end(), [](float v) { return bf16_round(v) == v; }));
+      CHECK(same_bits(world.run({}, {60, 1, 39}, true), rounded));
+      CHECK(distance(rounded, whole) > 0);
+      CHECK(distance(rounded, whole) < 0.03);
+    }
 }
 
 TEST_CASE("sparse_attention: rows that no query may see can be NaN") {
-  sequence_world world(6, 2, 5, 9);
-  const auto before = world.run({}, {100});
-  for (std::int64_t row = 0; row < 50; ++row) {
-    const auto is_listed = [&](std::int32_t id) { return id == row; };
-    if (std::any_of(world.selected.begin(), world.selected.end(), is_listed)) continue;
-    auto* cell = const_cast<float*>(world.memory_row(1, row));
-    std::fill(cell, cell + world.dim, unset);
+  for (const auto& twin : DI_TWINS(sparse_attention)) {
+    CAPTURE(twin.name);
+    sequence_world world(6, 2, 5, 9);
+    world.attention = twin;
+    const auto before = world.run({}, {100});
+    for (std::int64_t row = 0; row < 50; ++row) {
+      const auto is_listed = [&](std::int32_t id) { return id == row; };
+      if (std::any_of(world.selected.begin(), world.selected.end(), is_listed)) continue;
+      auto* cell = const_cast<float*>(world.memory_row(1, row));
+      std::fill(cell, cell + world.dim, unset);
+    }
+    CHECK(same_bits(world.run({}, {100}), before));
   }
-  CHECK(same_bits(world.run({}, {100}), before));
 }
 
 TEST_CASE("sparse_attention, released, is within one bf16 step of the release's kernel, an empty "
@@ -164,30 +171,33 @@ TEST_CASE("sparse_attention, released, is within one bf16 step of the release's 
   test_batch batch(1, 1, 90);
   for (int i = 0; i < 7; ++i) batch.row(0, 89, 1);
   batch.table = {0};
-  const auto o = on_every_team([&](const stream_ref& stream) {
-    floats out(q.size(), unset);
-    sparse_attention_ref(stream, {.batch = batch.view(),
-                                  .q = q.data(),
-                                  .ratio = 1,
-                                  .memory = kv.data(),
-                                  .selected = selected.data(),
-                                  .selected_count = 80,
-                                  .sink = sink.data(),
-                                  .scale = .125F,
-                                  .o = out.data(),
-                                  .heads = 4,
-                                  .dim = 64,
-                                  .bf16 = true});
-    return out;
-  });
-  REQUIRE(o.size() == expected.size());
-  int differing = 0;
-  for (std::size_t i = 0; i < o.size(); ++i) {
-    CHECK(bf16_steps(o[i], expected[i]) <= 1);
-    differing += o[i] != expected[i] ? 1 : 0;
+  for (const auto& twin : DI_TWINS(sparse_attention)) {
+    CAPTURE(twin.name);
+    const auto o = on_every_team([&](const stream_ref& stream) {
+      floats out(q.size(), unset);
+      twin(stream, {.batch = batch.view(),
+                    .q = q.data(),
+                    .ratio = 1,
+                    .memory = kv.data(),
+                    .selected = selected.data(),
+                    .selected_count = 80,
+                    .sink = sink.data(),
+                    .scale = .125F,
+                    .o = out.data(),
+                    .heads = 4,
+                    .dim = 64,
+                    .bf16 = true});
+      return out;
+    });
+    REQUIRE(o.size() == expected.size());
+    int differing = 0;
+    for (std::size_t i = 0; i < o.size(); ++i) {
+      CHECK(bf16_steps(o[i], expected[i]) <= 1);
+      differing += o[i] != expected[i] ? 1 : 0;
+    }
+    CHECK(differing < 20);
+    CHECK(rows_of(o, 3, 1, 4 * 64) == floats(4 * 64, 0));
   }
-  CHECK(differing < 20);
-  CHECK(rows_of(o, 3, 1, 4 * 64) == floats(4 * 64, 0));
 }
 
 TEST_CASE("block_attention: all queries of a block see one context and the whole block") {
@@ -199,45 +209,48 @@ TEST_CASE("block_attention: all queries of a block see one context and the whole
   auto ring = noise(4, 3 * ring_size * dim);
   for (const std::int64_t entry : {0 * 9 + 3, 0 * 9 + 8, 2 * 9 + 6, 2 * 9 + 3})  // seen by nobody
     std::fill_n(ring.begin() + entry * dim, dim, unset);
-  const auto o = on_every_team([&](const stream_ref& stream) {
-    floats out(q.size(), unset);
-    block_attention_ref(stream, {.sequences = 4,
-                                 .block = block,
-                                 .slot = slot.data(),
-                                 .position = position.data(),
-                                 .q = q.data(),
-                                 .block_rows = rows.data(),
-                                 .ring = ring.data(),
-                                 .ring_size = ring_size,
-                                 .window = window,
-                                 .sink = sink.data(),
-                                 .scale = .3F,
-                                 .o = out.data(),
-                                 .heads = heads,
-                                 .dim = dim});
-    return out;
-  });
-  for (std::int64_t item = 0; item < 4 * block * heads; ++item) {
-    const auto sequence = item / (block * heads);
-    if (sequence >= 2) {
-      CHECK(rows_of(o, item, 1, dim) == floats(dim, 0));
-      continue;
+  for (const auto& twin : DI_TWINS(block_attention)) {
+    CAPTURE(twin.name);
+    const auto o = on_every_team([&](const stream_ref& stream) {
+      floats out(q.size(), unset);
+      twin(stream, {.sequences = 4,
+                    .block = block,
+                    .slot = slot.data(),
+                    .position = position.data(),
+                    .q = q.data(),
+                    .block_rows = rows.data(),
+                    .ring = ring.data(),
+                    .ring_size = ring_size,
+                    .window = window,
+                    .sink = sink.data(),
+                    .scale = .3F,
+                    .o = out.data(),
+                    .heads = heads,
+                    .dim = dim});
+      return out;
+    });
+    for (std::int64_t item = 0; item < 4 * block * heads; ++item) {
+      const auto sequence = item / (block * heads);
+      if (sequence >= 2) {
+        CHECK(rows_of(o, item, 1, dim) == floats(dim, 0));
+        continue;
+      }
+      std::vector<const float*> list;
+      for (auto p = std::max(0, position[size(sequence)] - window + 1);
+           p <= position[size(sequence)]; ++p)
+        list.push_back(ring.data() + (slot[size(sequence)] * ring_size + p % ring_size) * dim);
+      for (std::int64_t i = 0; i < block; ++i)
+        list.push_back(rows.data() + (sequence * block + i) * dim);
+      double sum = std::exp(double{sink[size(item % heads)]});
+      std::vector<double> expected(size(dim));
+      for (const float* row : list) {
+        double logit = 0;
+        for (std::int64_t d = 0; d < dim; ++d) logit += .3 * q[size(item * dim + d)] * row[d];
+        sum += std::exp(logit);
+        for (std::int64_t d = 0; d < dim; ++d) expected[size(d)] += std::exp(logit) * row[d];
+      }
+      for (auto& v : expected) v /= sum;
+      CHECK(distance(rows_of(o, item, 1, dim), expected) < 2e-6);
     }
-    std::vector<const float*> list;
-    for (auto p = std::max(0, position[size(sequence)] - window + 1); p <= position[size(sequence)];
-         ++p)
-      list.push_back(ring.data() + (slot[size(sequence)] * ring_size + p % ring_size) * dim);
-    for (std::int64_t i = 0; i < block; ++i)
-      list.push_back(rows.data() + (sequence * block + i) * dim);
-    double sum = std::exp(double{sink[size(item % heads)]});
-    std::vector<double> expected(size(dim));
-    for (const float* row : list) {
-      double logit = 0;
-      for (std::int64_t d = 0; d < dim; ++d) logit += .3 * q[size(item * dim + d)] * row[d];
-      sum += std::exp(logit);
-      for (std::int64_t d = 0; d < dim; ++d) expected[size(d)] += std::exp(logit) * row[d];
-    }
-    for (auto& v : expected) v /= sum;
-    CHECK(distance(rows_of(o, item, 1, dim), expected) < 2e-6);
   }
 }

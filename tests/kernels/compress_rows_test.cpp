@@ -1,5 +1,5 @@
 // The rings and the compressed memory: window_store, pool, pool_store, append.
-#include "kernel_support.hpp"
+#include "attention_support.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -12,13 +12,13 @@ using namespace deepinfer::kernels;
 
 namespace {
 
-const float unset = std::numeric_limits<float>::quiet_NaN();
 constexpr std::int64_t dim = 70;  // more than one tile of channels, and ragged
 
 /// Latents of positions [0, positions) of the sequence in slot 1, computed in chunks beside another
 /// sequence and padding; the pooling ring starts as NaN.
-floats latents(const stream_ref& stream, const floats& c, const floats& s, std::int32_t ratio,
-               std::int32_t ring_size, const ints& chunks, bool bf16 = false) {
+floats latents(const named_twin<pool_args>& pool, const stream_ref& stream, const floats& c,
+               const floats& s, std::int32_t ratio, std::int32_t ring_size, const ints& chunks,
+               bool bf16 = false) {
   floats ring(size(4 * ring_size * 2 * dim), unset), out;
   std::int32_t at = 0;
   for (const auto chunk : chunks) {
@@ -31,15 +31,15 @@ floats latents(const stream_ref& stream, const floats& c, const floats& s, std::
     floats latent(size(tokens * dim), unset);
     // The neighbour's older inputs were never stored: its row starts where its groups start.
     if ((at * 2) % ratio != 0) std::fill(batch.slot.begin(), batch.slot.begin() + 3, -1);
-    pool_ref(stream, {.batch = batch.view(),
-                      .ratio = ratio,
-                      .value = value.data(),
-                      .score = score.data(),
-                      .ring = ring.data(),
-                      .ring_size = ring_size,
-                      .dim = dim,
-                      .latent = latent.data(),
-                      .bf16 = bf16});
+    pool(stream, {.batch = batch.view(),
+                  .ratio = ratio,
+                  .value = value.data(),
+                  .score = score.data(),
+                  .ring = ring.data(),
+                  .ring_size = ring_size,
+                  .dim = dim,
+                  .latent = latent.data(),
+                  .bf16 = bf16});
     pool_store_ref(stream, {.batch = batch.view(),
                             .value = value.data(),
                             .score = score.data(),
@@ -60,25 +60,28 @@ TEST_CASE(
   "pool: a completing token gets its group's softmax mean, whatever the chunks [invariant 1]") {
   const std::int32_t positions = 24;
   const auto c = noise(1, positions * dim), s = noise(2, positions * dim, 6);
-  for (const std::int32_t ratio : {2, 3, 4}) {
-    CAPTURE(ratio);
-    std::vector<double> expected(size(positions * dim));
-    for (std::int64_t p = ratio - 1; p < positions; p += ratio)
-      for (std::int64_t d = 0; d < dim; ++d) {
-        double sum = 0;
-        for (auto q = p - ratio + 1; q <= p; ++q) sum += std::exp(double{s[size(q * dim + d)]});
-        for (auto q = p - ratio + 1; q <= p; ++q)
-          expected[size(p * dim + d)] +=
-            std::exp(double{s[size(q * dim + d)]}) / sum * c[size(q * dim + d)];
-      }
-    const auto whole = on_every_team(
-      [&](const stream_ref& stream) { return latents(stream, c, s, ratio, ratio, {24}); });
-    CHECK(distance(whole, expected) < 1e-6);
-    for (const auto& chunks : {ints{1, 3, 7, 1, 12}, ints(24, 1), ints{23, 1}, ints{2, 2, 20}})
-      CHECK(same_bits(latents({}, c, s, ratio, ratio + 3, chunks), whole));
-    auto rounded = whole;
-    for (auto& v : rounded) v = bf16_round(v);
-    CHECK(latents({}, c, s, ratio, ratio, {5, 19}, true) == rounded);
+  for (const auto& twin : DI_TWINS(pool)) {
+    CAPTURE(twin.name);
+    for (const std::int32_t ratio : {2, 3, 4, 12}) {
+      CAPTURE(ratio);
+      std::vector<double> expected(size(positions * dim));
+      for (std::int64_t p = ratio - 1; p < positions; p += ratio)
+        for (std::int64_t d = 0; d < dim; ++d) {
+          double sum = 0;
+          for (auto q = p - ratio + 1; q <= p; ++q) sum += std::exp(double{s[size(q * dim + d)]});
+          for (auto q = p - ratio + 1; q <= p; ++q)
+            expected[size(p * dim + d)] +=
+              std::exp(double{s[size(q * dim + d)]}) / sum * c[size(q * dim + d)];
+        }
+      const auto whole = on_every_team(
+        [&](const stream_ref& stream) { return latents(twin, stream, c, s, ratio, ratio, {24}); });
+      CHECK(distance(whole, expected) < 1e-6);
+      for (const auto& chunks : {ints{1, 3, 7, 1, 12}, ints(24, 1), ints{23, 1}, ints{2, 2, 20}})
+        CHECK(same_bits(latents(twin, {}, c, s, ratio, ratio + 3, chunks), whole));
+      auto rounded = latents({"reference", pool_ref}, {}, c, s, ratio, ratio, {24});
+      for (auto& v : rounded) v = bf16_round(v);
+      CHECK(latents(twin, {}, c, s, ratio, ratio, {5, 19}, true) == rounded);
+    }
   }
 }
 
@@ -86,10 +89,13 @@ TEST_CASE("pool: groups of one are the inputs themselves, without scores or a ri
   test_batch batch;
   batch.row(0, 5, 3).padding(1);
   const auto c = noise(1, 4 * dim);
-  floats latent(4 * dim, unset);
-  pool_ref({}, {.batch = batch.view(), .value = c.data(), .dim = dim, .latent = latent.data()});
-  CHECK(rows_of(latent, 0, 3, dim) == rows_of(c, 0, 3, dim));
-  CHECK(rows_of(latent, 3, 1, dim) == floats(dim, 0));
+  for (const auto& twin : DI_TWINS(pool)) {
+    CAPTURE(twin.name);
+    floats latent(4 * dim, unset);
+    twin({}, {.batch = batch.view(), .value = c.data(), .dim = dim, .latent = latent.data()});
+    CHECK(rows_of(latent, 0, 3, dim) == rows_of(c, 0, 3, dim));
+    CHECK(rows_of(latent, 3, 1, dim) == floats(dim, 0));
+  }
 }
 
 TEST_CASE(
@@ -159,5 +165,23 @@ TEST_CASE("append writes the row of each completed group where the block table s
       std::copy_n(rows.begin() + t * 3, 3, expected.begin() + entry * 3);
     }
     CHECK(memory == expected);
+  }
+}
+
+TEST_CASE("pool: scores of any size leave weights that sum to one") {
+  test_batch batch;
+  batch.row(0, 0, 2);
+  const floats c{1, 2, 3, 4, 5, 6}, s{500, -500, 0, 500, 500, -1000};
+  for (const auto& twin : DI_TWINS(pool)) {
+    CAPTURE(twin.name);
+    floats latent(6, unset);
+    twin({}, {.batch = batch.view(),
+              .ratio = 2,
+              .value = c.data(),
+              .score = s.data(),
+              .ring_size = 2,
+              .dim = 3,
+              .latent = latent.data()});
+    CHECK(rows_of(latent, 1, 1, 3) == floats{2.5F, 5, 3});
   }
 }

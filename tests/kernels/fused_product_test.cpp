@@ -40,7 +40,7 @@ TEST_CASE("a fused product is runs of 128 fused multiply-adds, whatever the mach
     stored.in = it.in;
     stored.data = reinterpret_cast<const std::byte*>(w.data());
     std::vector<std::byte> panels(packed_bytes(panel_type_of(dtype::f32), it.out, it.in));
-    const auto packed = pack_matrix(stored, panels.data());
+    const auto packed = pack_matrix(stored, packing::exact, panels.data());
     std::vector<float> y(static_cast<std::size_t>(it.rows * it.out), -1.0f);
     for (std::int64_t panel = 0; panel * 16 < it.out; ++panel)
       fused_product({&packed, x.data(), y.data(), it.rows}, panel);

@@ -116,7 +116,7 @@ TEST_CASE(
     std::vector<std::byte> panels(packed_bytes(panel_type::f32, width, flat));
     const auto matrix =
       pack_matrix({dtype::f32, width, flat, reinterpret_cast<const std::byte*>(fn.data()), nullptr},
-                  panels.data());
+                  packing::exact, panels.data());
     const auto run = [&](const stream_ref& stream, const floats& in) {
       const auto count = static_cast<std::int64_t>(in.size()) / flat;
       split_result r{floats(size(count * n)), floats(size(count * n)), floats(size(count * n * n))};

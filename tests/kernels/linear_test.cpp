@@ -5,6 +5,7 @@
 
 #include "kernels/common/formats.hpp"
 #include "kernels/common/lanes.hpp"
+#include "kernels/linear/matrix_rows.hpp"
 #include "tests/support/golden_file.hpp"
 
 using namespace deepinfer;
@@ -62,16 +63,36 @@ private:
   }
   void pack() {
     panels.assign(packed_bytes(panel_type_of(stored.type), stored.out, stored.in), std::byte{0xff});
-    packed = pack_matrix(stored, panels.data());
+    packed = pack_matrix(stored, packing::exact, panels.data());
   }
 };
 
-floats product(const stream_ref& stream, const packed_matrix& w, const floats& x,
-               bool bf16 = false) {
+using linear_function = void (*)(const stream_ref&, const linear_args&);
+
+linear_args linear_of(const packed_matrix& w, const float* x, float* y, std::int64_t rows) {
+  linear_args args;
+  args.weight = &w;
+  args.x = x;
+  args.y = y;
+  args.rows = rows;
+  return args;
+}
+
+floats product(const stream_ref& stream, const packed_matrix& w, const floats& x, bool bf16 = false,
+               linear_function linear = linear_ref) {
   const auto rows = static_cast<std::int64_t>(x.size()) / w.in;
   floats y(size(rows * w.out));
-  linear_ref(stream, {.weight = &w, .x = x.data(), .y = y.data(), .rows = rows, .bf16 = bf16});
+  auto args = linear_of(w, x.data(), y.data(), rows);
+  args.bf16 = bf16;
+  linear(stream, args);
   return y;
+}
+
+/// The linears of this machine.
+std::vector<linear_function> linears() {
+  std::vector<linear_function> all{linear_ref};
+  if (runs(isa::avx2)) all.push_back(linear_avx2);
+  return all;
 }
 
 std::vector<double> product_in_double(const stored_matrix& w, const floats& x) {
@@ -95,15 +116,38 @@ TEST_CASE("packing keeps every value of every storage type, and pads the last pa
     const matrix m(type, 37, 70, 5);
     CAPTURE(name_of(type));
     CHECK(m.packed.panels() == 3);
-    for (std::int64_t column = 0; column < 70; ++column)
-      for (std::int64_t row = 0; row < 48; ++row) {
-        const auto cell = ((row / 16) * 70 + column) * 16 + row % 16;
-        const float packed =
-          m.packed.type == panel_type::f32
-            ? reinterpret_cast<const float*>(m.packed.data)[cell]
-            : bf16_decode(reinterpret_cast<const std::uint16_t*>(m.packed.data)[cell]);
-        REQUIRE(packed == (row < 37 ? m.at(row, column) : 0));
-      }
+    CHECK(m.packed.type == panel_type_of(type));
+    floats row(70);
+    for (std::int64_t o = 0; o < 37; ++o) {
+      unpack_row(m.packed, o, row.data());
+      for (std::int64_t i = 0; i < 70; ++i) REQUIRE(row[size(i)] == m.at(o, i));
+    }
+    for (std::int64_t o = 37; o < 48; ++o) {
+      unpack_row(m.packed, o, row.data());
+      CHECK(row == floats(70, 0.0F));
+    }
+  }
+}
+
+TEST_CASE("FP4 weights take 4 bits and a byte per 32, and keep every code and scale") {
+  CHECK(packed_bytes(panel_type::e2m1, 32, 64) == 32 * 64 / 2 + 32 * 64 / 32);
+  CHECK(packed_bytes(panel_type::e2m1, 1, 1) == 16 * 32 / 2 + 16);
+  std::vector<std::byte> codes, scales;
+  for (int scale = 0; scale < 256; ++scale) {
+    for (int i = 0; i < 8; ++i) codes.push_back(static_cast<std::byte>(2 * i + (2 * i + 1) * 16));
+    scales.push_back(static_cast<std::byte>(scale));
+  }
+  const stored_matrix stored{dtype::i8, 256, 16, codes.data(), scales.data()};
+  std::vector<std::byte> memory(packed_bytes(panel_type::e2m1, 256, 16));
+  const auto packed = pack_matrix(stored, packing::exact, memory.data());
+  floats got(16), expected(16);
+  for (std::int64_t row = 0; row < 256; ++row) {
+    unpack_row(packed, row, got.data());
+    dequantise_row(stored, row, expected.data());
+    if (row < 255)
+      CHECK(same_bits(got, expected));
+    else
+      for (const float v : got) CHECK(v != v);
   }
 }
 
@@ -130,7 +174,7 @@ TEST_CASE("stored data may start at an odd address, as in a mapped file") {
   stored.data = shifted.data() + 1;
   auto panels = m.panels;
   std::fill(panels.begin(), panels.end(), std::byte{});
-  pack_matrix(stored, panels.data());
+  pack_matrix(stored, packing::exact, panels.data());
   CHECK(panels == m.panels);
 }
 
@@ -147,56 +191,188 @@ TEST_CASE("linear matches double precision for ragged shapes and all storage typ
     const auto expected = product_in_double(m.stored, x);
     double size_of_terms = 0;
     for (std::int64_t i = 0; i < row.in; ++i) size_of_terms += std::fabs(m.at(0, i));
-    const auto y = on_every_team([&](const stream_ref& s) { return product(s, m.packed, x); });
-    CHECK(distance(y, expected) <= 1e-6 * (size_of_terms + 1));
+    for (const auto linear : linears()) {
+      const auto y =
+        on_every_team([&](const stream_ref& s) { return product(s, m.packed, x, false, linear); });
+      CHECK(distance(y, expected) <= 1e-6 * (size_of_terms + 1));
+    }
   }
 }
 
 TEST_CASE("linear: a row alone has the bits it has in any batch") {
-  const matrix m(dtype::bf16, 45, 333, 3);
-  const auto x = noise(4, 39 * 333);
-  const auto y = product({}, m.packed, x);
-  for (std::int64_t row = 0; row < 39; ++row)
-    CHECK(same_bits(product({}, m.packed, rows_of(x, row, 1, 333)), rows_of(y, row, 1, 45)));
-  CHECK(same_bits(product({}, m.packed, rows_of(x, 7, 20, 333)), rows_of(y, 7, 20, 45)));
+  for (const auto type : {dtype::f32, dtype::bf16, dtype::i8})
+    for (const auto linear : linears()) {
+      const matrix m(type, 45, 334, 3);
+      const auto x = noise(4, 71 * 334);
+      const auto y = product({}, m.packed, x, false, linear);
+      for (std::int64_t row = 0; row < 71; ++row)
+        CHECK(same_bits(product({}, m.packed, rows_of(x, row, 1, 334), false, linear),
+                        rows_of(y, row, 1, 45)));
+      for (std::int64_t rows = 2; rows <= 33; ++rows)
+        CHECK(same_bits(product({}, m.packed, rows_of(x, 7, rows, 334), false, linear),
+                        rows_of(y, 7, rows, 45)));
+    }
 }
 
 TEST_CASE("linear: strides, accumulation and one rounding") {
-  const matrix m(dtype::f32, 18, 20, 3);
-  const auto x = noise(4, 3 * 20);
-  const auto plain = product({}, m.packed, x);
-  auto rounded = plain;
-  for (auto& v : rounded) v = bf16_round(v);
-  CHECK(product({}, m.packed, x, true) == rounded);
+  for (const auto linear : linears())
+    for (const std::int64_t rows : {0, 1, 3, 70}) {
+      const matrix m(dtype::f32, 178, 20, 3);
+      const auto x = noise(4, rows * 20);
+      const auto plain = product({}, m.packed, x, false, linear);
+      auto rounded = plain;
+      for (auto& v : rounded) v = bf16_round(v);
+      CHECK(product({}, m.packed, x, true, linear) == rounded);
 
-  floats wide(3 * 25, 9), y(3 * 30, 0.5F);
-  for (std::int64_t r = 0; r < 3; ++r)
-    std::copy(x.begin() + r * 20, x.begin() + (r + 1) * 20, wide.begin() + r * 25);
-  linear_ref({}, {.weight = &m.packed,
-                  .x = wide.data(),
-                  .y = y.data(),
-                  .rows = 3,
-                  .x_stride = 25,
-                  .y_stride = 30,
-                  .accumulate = true});
-  for (std::int64_t r = 0; r < 3; ++r)
-    for (std::int64_t o = 0; o < 30; ++o)
-      CHECK(y[size(r * 30 + o)] == (o < 18 ? 0.5F + plain[size(r * 18 + o)] : 0.5F));
+      const auto before = noise(6, rows * 190);
+      floats wide(size(rows * 25), 9);
+      auto y = before;
+      for (std::int64_t r = 0; r < rows; ++r)
+        std::copy(x.begin() + r * 20, x.begin() + (r + 1) * 20, wide.begin() + r * 25);
+      auto args = linear_of(m.packed, wide.data(), y.data(), rows);
+      args.x_stride = 25;
+      args.y_stride = 190;
+      args.accumulate = true;
+      linear({}, args);
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t o = 0; o < 190; ++o)
+          REQUIRE(y[size(r * 190 + o)] ==
+                  before[size(r * 190 + o)] + (o < 178 ? plain[size(r * 178 + o)] : 0));
+      args.bf16 = true;
+      y = before;
+      linear({}, args);
+      for (std::int64_t r = 0; r < rows; ++r)
+        CHECK(y[size(r * 190 + 177)] ==
+              bf16_round(before[size(r * 190 + 177)] + plain[size(r * 178 + 177)]));
+    }
+}
+
+TEST_CASE("products given together have the results they have alone, whatever their sizes") {
+  const matrix a(dtype::bf16, 50, 33, 1), b(dtype::f32, 7, 64, 2), c(dtype::i8, 130, 96, 3);
+  const auto xa = noise(5, 4 * 33), xb = noise(6, 9 * 64), xc = noise(7, 96);
+  for (std::size_t which = 0; which < linears().size(); ++which) {
+    const auto together = which ? linears_avx2 : linears_ref;
+    const auto linear = linears()[which];
+    const auto y = on_every_team([&](const stream_ref& stream) {
+      floats out(4 * 50 + 9 * 7 + 130 + 3, 3);
+      linear_args all[] = {linear_of(a.packed, xa.data(), out.data(), 4),
+                           linear_of(b.packed, xb.data(), out.data() + 200, 9),
+                           linear_of(a.packed, nullptr, nullptr, 0),
+                           linear_of(c.packed, xc.data(), out.data() + 263, 1)};
+      linears_args args;
+      args.products = all;
+      args.count = 4;
+      together(stream, args);
+      args.count = 0;
+      together(stream, args);
+      CHECK(linears_args{all, 4}.cost().flops == 2 * (4 * 50 * 33 + 9 * 7 * 64 + 130 * 96));
+      return out;
+    });
+    CHECK(rows_of(y, 0, 1, 200) == product({}, a.packed, xa, false, linear));
+    CHECK(rows_of(y, 200, 63, 1) == product({}, b.packed, xb, false, linear));
+    CHECK(rows_of(y, 263, 130, 1) == product({}, c.packed, xc, false, linear));
+    CHECK(rows_of(y, 393, 3, 1) == floats(3, 3));
+  }
+}
+
+TEST_CASE("a product's cost is its packed bytes once and two operations per weight and row") {
+  const matrix m(dtype::i8, 32, 64, 1);
+  auto args = linear_of(m.packed, nullptr, nullptr, 5);
+  CHECK(args.cost().bytes == 32 * 34);
+  CHECK(args.cost().flops == 2 * 5 * 32 * 64);
+  CHECK(args.cost().int8_ops == 0);
+  auto fast = m.packed;
+  fast.type = panel_type::i4;
+  args.weight = &fast;
+  CHECK(args.cost().int8_ops == 2 * 5 * 32 * 64);
+  CHECK(args.cost().flops == 0);
+  args.rows = 0;
+  CHECK(args.cost().bytes == 0);
+  const packed_matrix both[] = {m.packed, m.packed};
+  grouped_linear_args grouped;
+  grouped.weights = both;
+  grouped.groups = 2;
+  grouped.rows = 5;
+  CHECK(grouped.cost().bytes == 2 * 32 * 34);
+  CHECK(grouped.cost().flops == 4 * 5 * 32 * 64);
 }
 
 TEST_CASE("grouped linear gives each group its own matrix and inputs") {
-  const matrix a(dtype::bf16, 18, 20, 1), b(dtype::bf16, 18, 20, 2);
-  const packed_matrix both[] = {a.packed, b.packed};
-  const auto x = noise(5, 7 * 40);
-  const auto y = on_every_team([&](const stream_ref& stream) {
-    floats out(7 * 36);
-    grouped_linear_ref(stream,
-                       {.weights = both, .groups = 2, .x = x.data(), .y = out.data(), .rows = 7});
-    return out;
-  });
-  for (std::int64_t r = 0; r < 7; ++r) {
-    CHECK(rows_of(y, 2 * r, 1, 18) == product({}, a.packed, rows_of(x, 2 * r, 1, 20)));
-    CHECK(rows_of(y, 2 * r + 1, 1, 18) == product({}, b.packed, rows_of(x, 2 * r + 1, 1, 20)));
+  for (std::size_t which = 0; which < linears().size(); ++which) {
+    const auto grouped = which ? grouped_linear_avx2 : grouped_linear_ref;
+    const auto linear = linears()[which];
+    const matrix a(dtype::bf16, 50, 20, 1), b(dtype::bf16, 50, 20, 2);
+    const packed_matrix both[] = {a.packed, b.packed};
+    grouped_linear_args none;
+    none.weights = both;
+    none.groups = 2;
+    grouped({}, none);
+    for (const std::int64_t rows : {1, 7, 65})
+      for (const bool bf16 : {false, true}) {
+        const auto x = noise(5, rows * 40);
+        const auto y = on_every_team([&](const stream_ref& stream) {
+          floats out(size(rows * 100));
+          grouped_linear_args args;
+          args.weights = both;
+          args.groups = 2;
+          args.x = x.data();
+          args.y = out.data();
+          args.rows = rows;
+          args.bf16 = bf16;
+          grouped(stream, args);
+          return out;
+        });
+        for (std::int64_t r = 0; r < rows; ++r) {
+          CHECK(rows_of(y, 2 * r, 1, 50) ==
+                product({}, a.packed, rows_of(x, 2 * r, 1, 20), bf16, linear));
+          CHECK(rows_of(y, 2 * r + 1, 1, 50) ==
+                product({}, b.packed, rows_of(x, 2 * r + 1, 1, 20), bf16, linear));
+        }
+      }
+  }
+}
+
+TEST_CASE("int8 products read codes and scales of their rows, groups padded on their own") {
+  const matrix m(dtype::i8, 50, 40, 3);
+  std::vector<std::byte> memory(packed_bytes(panel_type::i4, 50, 40));
+  const auto packed = pack_matrix(m.stored, packing::fast, memory.data());
+  const packed_matrix both[] = {packed, packed};
+  const std::int64_t rows = 70, padded = int8_padded(40);
+  const auto x = noise(9, rows * 2 * 40);
+  std::vector<std::int8_t> codes(size(rows * 2 * padded));
+  floats scales(size(rows * 2 * padded / int8_group));
+  to_int8_ref(
+    {},
+    {.x = x.data(), .codes = codes.data(), .scales = scales.data(), .rows = rows * 2, .dim = 40});
+  floats expected(size(rows * 2 * 50));
+  for (std::int64_t r = 0; r < rows * 2; ++r) {
+    const auto* c = codes.data() + r * padded;
+    const float* s = scales.data() + r * (padded / int8_group);
+    float* y = expected.data() + r * 50;
+    int8_matrix_rows_ref(packed, 0, 4, &c, &s, &y, 1);
+  }
+  for (std::size_t which = 0; which < linears().size(); ++which) {
+    const auto grouped = on_every_team([&](const stream_ref& stream) {
+      floats y(expected.size());
+      grouped_linear_args args;
+      args.weights = both;
+      args.groups = 2;
+      args.y = y.data();
+      args.rows = rows;
+      args.x8 = {codes.data(), scales.data()};
+      (which ? grouped_linear_avx2 : grouped_linear_ref)(stream, args);
+      return y;
+    });
+    CHECK(same_bits(grouped, expected));
+    const auto added = on_every_team([&](const stream_ref& stream) {
+      floats y(expected.size(), 1);
+      auto args = linear_of(packed, nullptr, y.data(), rows * 2);
+      args.x8 = {codes.data(), scales.data()};
+      args.accumulate = true;
+      linears()[which](stream, args);
+      return y;
+    });
+    for (std::size_t i = 0; i < added.size(); ++i) REQUIRE(added[i] == 1 + expected[i]);
   }
 }
 

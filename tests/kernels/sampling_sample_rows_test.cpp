@@ -116,6 +116,7 @@ TEST_CASE("a row depends on neither its place, its batch, nor the number of thre
   const auto logprobs = batch.best_logprobs;
   for (const std::int32_t threads : {2, 3, 7, 64}) {
     batch.scratch.clear();
+    batch.twin_scratch.clear();
     batch.run(threads);
     CHECK(batch.ids == ids);
     CHECK(std::memcmp(batch.best_logprobs.data(), logprobs.data(), logprobs.size() * 4) == 0);
@@ -123,6 +124,7 @@ TEST_CASE("a row depends on neither its place, its batch, nor the number of thre
   for (int round = 0; round < 20; ++round) {
     threaded_team team(4);
     batch.scratch.clear();
+    batch.twin_scratch.clear();
     batch.run_on(team);
     REQUIRE(batch.ids == ids);
   }

@@ -1,5 +1,6 @@
 /// A batch for sample_rows with everything it points at, and the oracle: a full sort in double,
-/// written from the contract without a look at the kernel's shortcuts.
+/// written from the contract without a look at the kernel's shortcuts. A run is one of every twin
+/// this machine has; they must agree, and what is left in the batch is the reference's.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include <doctest/doctest.h>
+
+#include "kernels/isa.hpp"
 #include "kernels/sampling/sample_rows.hpp"
 #include "runtime/base/random.hpp"
 
@@ -75,7 +79,6 @@ struct sample_batch {
   }
 
   void run_on(thread_team& team) {
-    const auto threads = team.threads();
     const auto n = static_cast<std::size_t>(rows);
     // Blocks are handed out backwards, so that a table read in the wrong order shows.
     std::vector<std::int32_t> history(n * table_stride * block_size, -7);
@@ -91,15 +94,6 @@ struct sample_batch {
     }
     std::vector<const std::uint32_t*> mask_rows;
     for (const auto& mask : masks) mask_rows.push_back(mask.empty() ? nullptr : mask.data());
-    if (scratch.size() < sample_rows_scratch_bytes(vocab, threads) / 8)
-      scratch.assign(sample_rows_scratch_bytes(vocab, threads) / 8, 0);
-    ids.assign(n, -5);
-    status.assign(n, sample_status::ok);
-    best_counts.assign(n, -5);
-    chosen_logprobs.assign(n, 0.0f);
-    best_ids.assign(n * best_max, -5);
-    best_logprobs.assign(n * best_max, 0.0f);
-
     sample_rows_args args;
     args.logits = logits.data();
     args.logits_stride = vocab;
@@ -113,6 +107,32 @@ struct sample_batch {
     args.masks = mask_rows.data();
     args.rows = rows;
     args.vocab = vocab;
+    const stream_ref stream{&team};
+#if defined(__x86_64__)
+    if (runs(isa::avx2)) {
+      run_twin(sample_rows_avx2, stream, args, twin_scratch);
+      const auto twin = *this;
+      run_twin(sample_rows_ref, stream, args, scratch);
+      check_same(twin);
+      return;
+    }
+#endif
+    run_twin(sample_rows_ref, stream, args, scratch);
+  }
+
+  using twin_function = void (*)(const stream_ref&, const sample_rows_args&);
+
+  void run_twin(twin_function twin, const stream_ref& stream, sample_rows_args args,
+                std::vector<std::uint64_t>& twin_memory) {
+    const auto n = static_cast<std::size_t>(rows);
+    const auto words = sample_rows_scratch_bytes(vocab, stream.team->threads()) / 8;
+    if (twin_memory.size() < words) twin_memory.assign(words, 0);
+    ids.assign(n, -5);
+    status.assign(n, sample_status::ok);
+    best_counts.assign(n, -5);
+    chosen_logprobs.assign(n, 0.0f);
+    best_ids.assign(n * best_max, -5);
+    best_logprobs.assign(n * best_max, 0.0f);
     args.ids = ids.data();
     args.status = status.data();
     args.best_max = best_max;
@@ -120,8 +140,23 @@ struct sample_batch {
     args.chosen_logprobs = chosen_logprobs.data();
     args.best_ids = best_ids.data();
     args.best_logprobs = best_logprobs.data();
-    args.scratch = scratch.data();
-    sample_rows_ref(stream_ref{&team, nullptr}, args);
+    args.scratch = twin_memory.data();
+    twin(stream, args);
+  }
+
+  /// The same choices, and logprobs that are neighbours, or as near as sums in f64 are.
+  void check_same(const sample_batch& twin) const {
+    CHECK(twin.ids == ids);
+    CHECK(twin.status == status);
+    CHECK(twin.best_counts == best_counts);
+    CHECK(twin.best_ids == best_ids);
+    const auto are_near = [](const std::vector<float>& a, const std::vector<float>& b) {
+      for (std::size_t i = 0; i < a.size(); ++i)
+        if (!(std::abs(a[i] - b[i]) <= 1e-12f) && std::nextafter(a[i], b[i]) != b[i]) return false;
+      return true;
+    };
+    CHECK(are_near(twin.chosen_logprobs, chosen_logprobs));
+    CHECK(are_near(twin.best_logprobs, best_logprobs));
   }
 
   std::int32_t rows;
@@ -131,7 +166,7 @@ struct sample_batch {
   std::vector<slot_sampling> sampling;
   std::vector<std::vector<std::int32_t>> histories;
   std::vector<std::vector<std::uint32_t>> masks;
-  std::vector<std::uint64_t> scratch;
+  std::vector<std::uint64_t> scratch, twin_scratch;
 
   std::vector<std::int32_t> ids, best_counts, best_ids;
   std::vector<sample_status> status;
