@@ -99,6 +99,7 @@ private:
   }
 
   void run() {
+    if (kind_ == stream_kind::compute) owner_.team_.pin_caller();
     entry next;
     while (take(next)) {
       if (next.is_wait) {
@@ -106,8 +107,9 @@ private:
         continue;
       }
       task_context context;
-      context.stream.team =
-        kind_ == stream_kind::compute ? static_cast<thread_team*>(&owner_.team_) : &owner_.alone_;
+      const bool computes = kind_ == stream_kind::compute;
+      context.stream.team = computes ? static_cast<thread_team*>(&owner_.team_) : &owner_.alone_;
+      context.stream.meter = computes ? owner_.meter_ : nullptr;
       context.begin_ns = owner_.now_ns();
       if (owner_.is_aborted_) context.status = {errc::device_failed, true};
       next.task.run(next.task.user, context);
@@ -140,7 +142,9 @@ private:
   std::thread thread_;
 };
 
-cpu_device::cpu_device(cpu_device_config config) : team_(team_size(config.threads)) {
+cpu_device::cpu_device(cpu_device_config config)
+  : team_(team_size(config.threads), config.pin_threads),
+    meter_(config.meter) {
   DI_CHECK(config.queue_entries >= 3, "a step needs 3 entries of a stream, not {}",
            config.queue_entries);
   const auto spin_ns = spin_ns_for(team_.threads() + 1);

@@ -18,6 +18,8 @@ namespace deepinfer {
 struct cpu_device_config {
   std::int32_t threads = 0;         ///< of the kernel team; 0: one per core
   std::int32_t queue_entries = 64;  ///< tasks and waits a stream holds; a step takes at most 3
+  bool pin_threads = false;         ///< see cpu_team
+  work_meter* meter = nullptr;      ///< counts the work of the compute stream; outlives the device
 };
 
 class cpu_device final : public device {
@@ -48,6 +50,7 @@ private:
   void stop();
 
   cpu_team team_;
+  work_meter* const meter_;
   inline_team alone_;
   std::atomic<bool> is_aborted_{false};
   std::array<std::unique_ptr<stream_thread>, device_streams> streams_;

@@ -1,5 +1,9 @@
 #include <doctest/doctest.h>
 
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -118,3 +122,40 @@ TEST_CASE("threads spin only while there is a core for each") {
   CHECK(spin_ns_for(1) == 20'000);
   CHECK(spin_ns_for(100'000) == 0);
 }
+
+#if defined(__linux__)
+TEST_CASE("a team as large as the machine keeps each thread on a core of its own, others roam") {
+  cpu_set_t usable;
+  CPU_ZERO(&usable);
+  REQUIRE(sched_getaffinity(0, sizeof(usable), &usable) == 0);
+  const auto cores = static_cast<std::int32_t>(CPU_COUNT(&usable));
+  const auto cores_of_threads = [](std::int32_t threads) {
+    struct region {
+      std::atomic<std::int32_t> begun{0};
+      std::vector<std::int32_t> allowed;
+    } shared;
+    shared.allowed.resize(static_cast<std::size_t>(threads));
+    // The caller is a thread of its own, so that its pinning ends with it.
+    std::thread([&] {
+      cpu_team team(threads, true);
+      team.pin_caller();
+      team.run(
+        threads,
+        [](void* context, std::int32_t part, std::int32_t parts) {
+          auto& it = *static_cast<region*>(context);
+          cpu_set_t mine;
+          CPU_ZERO(&mine);
+          sched_getaffinity(0, sizeof(mine), &mine);
+          it.allowed[static_cast<std::size_t>(part)] = CPU_COUNT(&mine);
+          // Nobody takes a second part before everybody has one.
+          ++it.begun;
+          while (it.begun < parts) std::this_thread::yield();
+        },
+        &shared);
+    }).join();
+    return shared.allowed;
+  };
+  for (const auto allowed : cores_of_threads(cores)) CHECK(allowed == 1);
+  for (const auto allowed : cores_of_threads(cores + 1)) CHECK(allowed == cores);
+}
+#endif
