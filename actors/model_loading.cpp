@@ -1,12 +1,34 @@
 #include "actors/model_loading.hpp"
 
+#include <fmt/core.h>
+
 #include "runtime/base/log.hpp"
 #include "runtime/model/checkpoint.hpp"
 #include "runtime/text/token_classes.hpp"
 
 namespace deepinfer {
 
-result<loaded_model> load_model(const std::string& directory, const load_progress& on_progress) {
+numeric_mode numeric_of(const step_settings& settings) {
+  switch (settings.numeric) {
+  case numeric_setting::exact: return numeric_mode::exact;
+  case numeric_setting::released: return numeric_mode::released;
+  case numeric_setting::fast: return numeric_mode::fast;
+  }
+  return numeric_mode::exact;
+}
+
+result<kernels::isa> kernels_of(const step_settings& settings) {
+  if (settings.kernels == kernel_setting::automatic) return kernels::best_isa();
+  const auto wanted =
+    settings.kernels == kernel_setting::avx2 ? kernels::isa::avx2 : kernels::isa::reference;
+  if (kernels::runs(wanted)) return wanted;
+  return fail(errc::bad_config,
+              fmt::format("kernels: found {}, this machine runs at most {}",
+                          kernels::name_of(wanted), kernels::name_of(kernels::best_isa())));
+}
+
+result<loaded_model> load_model(const std::string& directory, numeric_mode numeric,
+                                const load_progress& on_progress) {
   DI_TRY(const auto config, load_model_config(directory));
   auto opened_words = tokenizer::open(directory);
   if (!opened_words) return fail(errc::bad_checkpoint, std::move(opened_words).error().message);
@@ -22,7 +44,9 @@ result<loaded_model> load_model(const std::string& directory, const load_progres
   }
   DI_TRY(auto opened, open_checkpoint(directory, options));
   checkpoint_weights source(std::make_shared<const tensor_set>(std::move(opened.tensors)));
-  DI_TRY(auto weights, load_weights(config, std::move(classes), source, on_progress), directory);
+  DI_TRY(auto weights,
+         load_weights(config, std::move(classes), packing_of(numeric), source, on_progress),
+         directory);
   return loaded_model{std::move(weights), words};
 }
 

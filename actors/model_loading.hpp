@@ -5,11 +5,18 @@
 #include <memory>
 #include <string>
 
+#include "config/engine_settings.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/model/step_runner.hpp"
 #include "runtime/model/weights.hpp"
 #include "runtime/text/tokenizer.hpp"
 
 namespace deepinfer {
+
+numeric_mode numeric_of(const step_settings& settings);
+
+/// The kernels that `settings` name. Error bad_config where this machine doesn't run them.
+result<kernels::isa> kernels_of(const step_settings& settings);
 
 struct loaded_model {
   std::shared_ptr<const model_weights> weights;  ///< with the config
@@ -19,8 +26,8 @@ struct loaded_model {
 };
 
 /// Reads and checks config, tokenizer, every shard's header and every scale, then packs the
-/// weights. Errors: bad_checkpoint, naming file, tensor, found and expected.
-result<loaded_model> load_model(const std::string& directory,
+/// weights for `numeric`. Errors: bad_checkpoint, naming file, tensor, found and expected.
+result<loaded_model> load_model(const std::string& directory, numeric_mode numeric,
                                 const load_progress& on_progress = {});
 
 }  // namespace deepinfer

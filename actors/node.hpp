@@ -18,6 +18,7 @@
 namespace deepinfer {
 
 class device;
+class work_meter;
 class request_intake;
 class step_runner;
 class token_texts;
@@ -40,6 +41,7 @@ struct node_facts {
   std::int32_t block_size = 0;
   std::int32_t threads = 0;
   std::string device_name;
+  std::string kernels;  ///< the set of kernel twins in use
   double load_seconds = 0.0;
 };
 
@@ -48,10 +50,12 @@ using load_progress = std::function<void(std::uint64_t done, std::uint64_t total
 
 class node {
 public:
-  /// Loads the checkpoint at `path` with `settings`. Errors: bad_checkpoint, bad_config, no_device.
+  /// Loads the checkpoint at `path` with `settings`. A `meter`, which outlives the node, counts the
+  /// device's work; read it while nothing runs. Errors: bad_checkpoint, bad_config, no_device.
   static result<std::unique_ptr<node>> load(const engine_settings& settings,
                                             const std::string& path,
-                                            const load_progress& on_progress = {});
+                                            const load_progress& on_progress = {},
+                                            work_meter* meter = nullptr);
 
   /// Starts actors over `machines`, whose runner fits `settings`.
   static std::unique_ptr<node> start(const engine_settings& settings, rank_machines machines,
@@ -78,7 +82,8 @@ public:
 private:
   static result<std::unique_ptr<node>> load_unguarded(const engine_settings& settings,
                                                       const std::string& path,
-                                                      const load_progress& on_progress);
+                                                      const load_progress& on_progress,
+                                                      work_meter* meter);
   struct machinery;
   node(std::unique_ptr<machinery> running, node_facts facts);
 

@@ -58,8 +58,8 @@ result<runner_config> sizes_of(const engine_settings& settings, const model_conf
   sizes.max_num_seqs = engine.max_num_seqs;
   sizes.state_slots = engine.max_num_seqs * engine.depth;
   sizes.block_size = engine.block_size;
-  sizes.numeric =
-    engine.numeric == numeric_setting::released ? numeric_mode::released : numeric_mode::exact;
+  sizes.numeric = numeric_of(engine);
+  DI_TRY(sizes.kernels, kernels_of(engine));
   DI_TRY(sizes.max_model_len, model_length(settings, config));
   DI_TRY_VOID(check_block_size(engine.block_size, config));
   sizes.max_num_batched_tokens = engine.max_num_batched_tokens;
@@ -136,9 +136,9 @@ void check_threads() {
 }  // namespace
 
 result<std::unique_ptr<node>> node::load(const engine_settings& settings, const std::string& path,
-                                         const load_progress& on_progress) {
+                                         const load_progress& on_progress, work_meter* meter) {
   try {
-    return load_unguarded(settings, path, on_progress);
+    return load_unguarded(settings, path, on_progress, meter);
   } catch (const std::system_error& failure) {
     return fail(errc::no_device, fmt::format("threads of the device and of the actors can't be "
                                              "started: {} (see the limits of this user)",
@@ -151,11 +151,12 @@ result<std::unique_ptr<node>> node::load(const engine_settings& settings, const 
 
 result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settings,
                                                    const std::string& path,
-                                                   const load_progress& on_progress) {
+                                                   const load_progress& on_progress,
+                                                   work_meter* meter) {
   const auto begin = std::chrono::steady_clock::now();
   if (settings.engine.device == device_kind::virtual_clock)
     return fail(errc::bad_config, "device: the virtual device runs scripted tests, expected cpu");
-  DI_TRY(const auto model, load_model(path, on_progress));
+  DI_TRY(const auto model, load_model(path, numeric_of(settings.engine), on_progress));
   DI_TRY(const auto sizes, sizes_of(settings, model.config()));
   DI_TRY_VOID(check_memory(model.config(), sizes));
   DI_TRY(auto runner, model_runner::make(model.weights, sizes), path);
@@ -163,7 +164,11 @@ result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settin
   const auto threads = settings.engine.num_threads.value_or(cores());
   const auto name = model_name(settings, path);
   rank_machines machines;
-  machines.on = std::make_unique<cpu_device>(cpu_device_config{threads, 64});
+  cpu_device_config device;
+  device.threads = threads;
+  device.pin_threads = settings.engine.pin_threads;
+  device.meter = meter;
+  machines.on = std::make_unique<cpu_device>(device);
   machines.runner = std::move(runner);
   machines.texts = std::make_shared<tokenizer_texts>(model.words);
   machines.intake = std::make_shared<request_intake>(
@@ -177,6 +182,7 @@ result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settin
   facts.num_kv_blocks = sizes.num_kv_blocks;
   facts.block_size = sizes.block_size;
   facts.threads = threads;
+  facts.kernels = kernels::name_of(sizes.kernels);
   facts.device_name = machines.on->name();
   facts.load_seconds =
     std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -185,6 +185,16 @@ device_kind plain(v1::DeviceKind from) {
   return from == v1::DEVICE_KIND_VIRTUAL ? device_kind::virtual_clock : device_kind::automatic;
 }
 
+numeric_setting plain(v1::Numeric from) {
+  if (from == v1::NUMERIC_RELEASED) return numeric_setting::released;
+  return from == v1::NUMERIC_FAST ? numeric_setting::fast : numeric_setting::exact;
+}
+
+kernel_setting plain(v1::KernelSet from) {
+  if (from == v1::KERNEL_SET_REFERENCE) return kernel_setting::reference;
+  return from == v1::KERNEL_SET_AVX2 ? kernel_setting::avx2 : kernel_setting::automatic;
+}
+
 step_settings plain(const v1::StepSettings& from) {
   step_settings to;
   to.max_num_seqs = from.max_num_seqs();
@@ -198,8 +208,9 @@ step_settings plain(const v1::StepSettings& from) {
   to.mixed_steps = from.mixed_steps();
   to.device = plain(from.device());
   if (from.has_num_threads()) to.num_threads = from.num_threads();
-  to.numeric =
-    from.numeric() == v1::NUMERIC_RELEASED ? numeric_setting::released : numeric_setting::exact;
+  to.pin_threads = from.pin_threads();
+  to.numeric = plain(from.numeric());
+  to.kernels = plain(from.kernels());
   if (from.has_seed()) to.seed = from.seed();
   to.sampling_policy = from.sampling_policy() == v1::SAMPLING_POLICY_DEEPSEEK
                          ? sampling_rule::deepseek

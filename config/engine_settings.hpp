@@ -16,7 +16,8 @@
 namespace deepinfer {
 
 enum class device_kind : std::uint8_t { automatic, cpu, virtual_clock };
-enum class numeric_setting : std::uint8_t { exact, released };
+enum class numeric_setting : std::uint8_t { exact, released, fast };
+enum class kernel_setting : std::uint8_t { automatic, reference, avx2 };
 enum class sampling_rule : std::uint8_t { as_requested, deepseek };
 enum class log_format : std::uint8_t { text, json };
 
@@ -41,7 +42,9 @@ struct step_settings {
   bool mixed_steps = false;        ///< may a step hold prefill and decode rows together
   device_kind device = device_kind::automatic;
   std::optional<std::int32_t> num_threads;  ///< of the kernel team; absent = the machine's cores
+  bool pin_threads = true;  ///< each to its core, where the team has one thread per core
   numeric_setting numeric = numeric_setting::exact;
+  kernel_setting kernels = kernel_setting::automatic;
   std::optional<std::uint64_t> seed;  ///< of requests that bring none; absent = drawn for each
   sampling_rule sampling_policy = sampling_rule::as_requested;
   std::chrono::milliseconds watchdog{

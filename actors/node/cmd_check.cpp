@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "actors/node/commands.hpp"
+#include "actors/node/numeric_error.hpp"
 #include "config/units.hpp"
 #include "runtime/base/json.hpp"
 #include "runtime/model/checkpoint_check.hpp"
@@ -24,6 +25,8 @@ struct check_result {
   std::int32_t tokenizer_size = 0;
   std::optional<memory_plan> plan;
   std::vector<std::string> plan_notes;
+  std::optional<std::string> measured_mode;
+  logit_error measured;
 
   bool is_clean() const { return directory.report.is_clean() && !tokenizer_problem; }
 };
@@ -92,6 +95,13 @@ void print_report(const cli_context& context, const check_result& it) {
     fmt::print(context.out, "  warning    {}\n", warning);
   for (const auto& warning : it.plan_notes) fmt::print(context.out, "  warning    {}\n", warning);
   if (it.plan) fmt::print(context.out, "\n{}", to_table(*it.plan));
+  if (!it.measured_mode) return;
+  const auto& m = it.measured;
+  fmt::print(context.out,
+             "\n{} against exact, {} positions: mean KL {:.6f} nats, most {:.6f}; arg-max equal at "
+             "{}, and at {} of {} where exact leads by more than {}\n",
+             *it.measured_mode, m.positions, m.mean_kl, m.max_kl, m.argmax_equal, m.clear_and_equal,
+             m.clear, logit_error::clear_margin);
 }
 
 void print_findings(const check_result& it) {
@@ -139,8 +149,27 @@ json::object report_object(const check_result& it) {
                                 {"bytes", report.tensor_bytes},
                                 {"kinds", std::move(totals)}};
   out["fits"] = it.plan ? json::value(it.plan->free_bytes >= 0) : json::value(nullptr);
+  if (it.measured_mode) {
+    const auto& m = it.measured;
+    out["measured"] = json::object{{"numeric", *it.measured_mode},
+                                   {"positions", m.positions},
+                                   {"mean_kl", m.mean_kl},
+                                   {"max_kl", m.max_kl},
+                                   {"max_difference", m.max_difference},
+                                   {"argmax_equal", m.argmax_equal},
+                                   {"clear", m.clear},
+                                   {"clear_and_equal", m.clear_and_equal}};
+  }
   out["plan"] = it.plan ? json::value(to_json(*it.plan)) : json::value(nullptr);
   return out;
+}
+
+result<logit_error> measure(const std::string& directory, const std::string& mode) {
+  if (mode != "fast" && mode != "released")
+    return fail(errc::bad_config,
+                fmt::format("--measure: found '{}', expected fast or released", mode));
+  return measure_numeric(directory, mode == "fast" ? numeric_mode::fast : numeric_mode::released,
+                         {});
 }
 
 result<int> check(const cli_context& context, const parsed_flags& flags) {
@@ -156,6 +185,10 @@ result<int> check(const cli_context& context, const parsed_flags& flags) {
   if (it.directory.config) {
     DI_TRY(it.plan, plan(*it.directory.config, flags));
     it.plan_notes = plan_notes(*it.directory.config, *it.plan);
+  }
+  if (const auto mode = flags.text("measure"); mode && it.is_clean()) {
+    DI_TRY(it.measured, measure(directory, *mode));
+    it.measured_mode = *mode;
   }
   if (flags.is_on("json"))
     fmt::print(context.out, "{}\n", to_text(report_object(it)));
@@ -187,6 +220,10 @@ command check_command() {
                      .help = "memory of one rank",
                      .value_name = "SIZE",
                      .default_text = std::string(usual_memory)},
+                    {.name = "measure",
+                     .help = "also run the model: how far its logits in that arithmetic are from "
+                             "those in exact",
+                     .value_name = "fast|released"},
                     {.name = "json", .help = "one JSON object"}},
           .run = check};
 }

@@ -45,7 +45,7 @@ result<int> logits(const cli_context& context, const parsed_flags& flags) {
   if (!list) return fail(errc::bad_config, "--ids: found none, expected a list such as 0,17,4");
   if (!file) return fail(errc::bad_config, "--out: found none, expected FILE.safetensors");
   DI_TRY(const auto directory, model_directory(context, config.settings));
-  DI_TRY(const auto model, load_model(directory));
+  DI_TRY(const auto model, load_model(directory, numeric_of(config.settings.engine)));
   const auto& weights = model.weights;
   const auto vocab = weights->config.vocab_size;
   DI_TRY(const auto ids, parse_ids(*list, vocab), "--ids");
@@ -60,7 +60,8 @@ result<int> logits(const cli_context& context, const parsed_flags& flags) {
   const stream_ref stream{.team = &team, .native = nullptr};
   session_config sizes;
   sizes.max_positions = tokens;
-  if (engine.numeric == numeric_setting::released) sizes.numeric = numeric_mode::released;
+  sizes.numeric = numeric_of(engine);
+  DI_TRY(sizes.kernels, kernels_of(engine));
   DI_TRY(const auto session, model_session::make(weights, sizes));
   stream_keeper keeper;
   const bool wants_streams = flags.is_on("streams");

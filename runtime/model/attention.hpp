@@ -1,30 +1,31 @@
-/// The attention sublayer: queries, window rows, compressed memory, selection, output projection.
+/// The attention sublayer between its borders, for decoder layers and draft stages.
 ///
-/// Reads the normalised input in buffers.hidden, leaves the output in buffers.out, appends to the
-/// layer's state. Order inside a step: rows and keys of the step are appended first, then scored
-/// and read back from memory; the window ring is written last, because older positions are read
-/// from it.
-/// Source: model-v41.md 8, 16.
+/// Device ops, in order: products of the input; rows (norms, rotation, pooling, appending);
+/// products of the latents; where the layer has an indexer: keys and index queries, then scoring
+/// and selection; attention; the rings; the two output products. Result: buffers.out.
+/// Source: model-v41.md 8 (8.9: an indexer scores the keys of its own source, always), 11.3.
 #pragma once
-
-#include <cstdint>
 
 #include "runtime/model/forward_context.hpp"
 #include "runtime/model/weights.hpp"
 
 namespace deepinfer {
 
-/// A decoder layer.
+/// A decoder layer; `input` as begin_attention returned it.
 void run_attention(const forward_context& context, std::int32_t layer,
-                   const attention_weights& weights);
+                   const attention_weights& weights, const product_input& input);
 
-/// Queries of buffers.hidden: buffers.q_latent (normed; the returned pointer is what products
-/// read), buffers.q (rotated), buffers.rows (rotated and rounded).
-const float* project_queries(const forward_context& context, const attention_weights& weights,
-                             const float* angles);
+/// Drafts that attend to the ring of a stage and to one another.
+struct draft_block {
+  std::int32_t sequences = 0;
+  std::int32_t drafts = 0;                 ///< K
+  const std::int32_t* slot = nullptr;      ///< [sequences]
+  const std::int32_t* position = nullptr;  ///< [sequences]
+};
 
-/// buffers.attended to buffers.out: inverse rotation, wo_a by groups, wo_b.
-void project_output(const forward_context& context, const attention_weights& weights,
-                    const float* angles);
+/// A draft stage, whose ring is that of `layer`.
+void run_draft_attention(const forward_context& context, std::int32_t layer,
+                         const attention_weights& weights, const product_input& input,
+                         const draft_block& block);
 
 }  // namespace deepinfer

@@ -3,18 +3,21 @@
 #include "runtime/base/check.hpp"
 #include "runtime/model/attention.hpp"
 #include "runtime/model/engram.hpp"
-#include "runtime/model/hyper_connection.hpp"
 #include "runtime/model/moe.hpp"
+#include "runtime/model/sublayer.hpp"
 
 namespace deepinfer {
 
 deepseek_v41::deepseek_v41(std::shared_ptr<const model_weights> weights,
-                           const forward_limits& limits, numeric_mode mode, bool with_draft)
+                           const forward_limits& limits, numeric_mode mode, kernels::isa isa,
+                           bool with_draft)
   : weights_(std::move(weights)),
-    ops_(kernels::cpu_ops()),
+    ops_(kernels::cpu_ops(isa)),
     rounding_(numerics_of(mode, weights_->config)),
     with_draft_(with_draft && weights_->config.has_draft()),
     buffers_(weights_->config, limits, with_draft_) {
+  DI_CHECK(weights_->packed_for == packing_of(mode),
+           "the weights are packed for another numeric mode");
   if (with_draft_) draft_buffers_ = draft_buffers(weights_->config, limits);
 }
 
@@ -37,68 +40,70 @@ void deepseek_v41::start(const forward_context& context) const {
   }
 }
 
-void deepseek_v41::run_layer(const forward_context& context, std::int32_t layer) const {
+unfinished deepseek_v41::run_layer(const forward_context& context, std::int32_t layer,
+                                   unfinished before) const {
   auto& buffers = context.buffers;
   const auto& facts = config().layers[static_cast<std::size_t>(layer)];
   const auto& block = weights_->blocks[static_cast<std::size_t>(layer)];
   const std::int64_t tokens = context.tokens(), dim = config().hidden_size;
   const std::int64_t streams = config().stream_count;
-  if (facts.engram >= 0)
+  if (facts.engram >= 0) {
+    finish_sublayer(context, before);
+    before = {};
+    context.part("engram");
     run_engram(context, layer, weights_->engrams[static_cast<std::size_t>(facts.engram)],
                weights_->token_classes);
-  if (with_draft_ && facts.tap >= 0) {
-    const auto taps = static_cast<std::int64_t>(config().draft.target_layers.size());
-    context.ops.stream_mean(context.stream,
-                            {buffers.streams.data(), buffers.taps.data() + facts.tap * dim, tokens,
-                             config().stream_count, dim, taps * dim, rounding_.bf16});
   }
-  enter_attention(context, block);
-  run_attention(context, layer, block.attention);
+  const bool is_tapped = with_draft_ && facts.tap >= 0;
+  auto* tap = is_tapped ? buffers.taps.data() + facts.tap * dim : nullptr;
+  const auto taps = static_cast<std::int64_t>(config().draft.target_layers.size());
+  const auto input = begin_attention(context, before, block, tap, taps * dim);
+  run_attention(context, layer, block.attention, input);
   context.show(model_point::attention_out, layer, buffers.out.data(), tokens * dim);
-  leave_sublayer(context);
-  enter_experts(context, block);
-  run_moe(context, layer, block.moe, config().experts_per_token);
+
+  const auto chosen = config().experts_per_token;
+  const auto expert_input = begin_experts(context, block, chosen);
+  context.show(model_point::router_ids, layer, buffers.expert_id.data(), tokens * chosen);
+  context.show(model_point::router_weights, layer, buffers.expert_weight.data(), tokens * chosen);
+  const auto after = run_experts(context, block.moe, expert_input, chosen);
+  if (!context.observer) return after;
+  finish_sublayer(context, after);
   context.show(model_point::ffn_out, layer, buffers.out.data(), tokens * dim);
-  leave_sublayer(context);
   context.show(model_point::stream, layer, buffers.streams.data(), tokens * streams * dim);
   context.show(model_point::premix, layer, buffers.premix.data(), tokens * streams);
+  return {};
 }
 
 void deepseek_v41::forward(const stream_ref& stream, const step_tokens& step, kv_state& state,
                            model_observer* observer) {
   const forward_context context{ops_, stream, config(), rounding_, step, buffers_, state, observer};
   if (step.batch.tokens == 0) return;
+  context.part("embedding");
   start(context);
-  for (std::int32_t layer = 0; layer < config().layer_count; ++layer) run_layer(context, layer);
+  unfinished before;
+  for (std::int32_t layer = 0; layer < config().layer_count; ++layer)
+    before = run_layer(context, layer, before);
+  finish_sublayer(context, before);
   if (with_draft_) store_draft_context(context, *weights_);
 }
 
 void deepseek_v41::logits(const stream_ref& stream, const std::int32_t* token, std::int64_t count,
-                          float* out) {
+                          kv_state& state, float* out) {
   if (count == 0) return;
   const std::int64_t streams = config().stream_count, dim = config().hidden_size;
+  if (stream.meter) stream.meter->enter("head");
   ops_.gather(
     stream, {buffers_.streams.data(), token, buffers_.picked_streams.data(), count, streams * dim});
   ops_.gather(stream,
               {buffers_.premix.data(), token, buffers_.picked_premix.data(), count, streams});
+  const step_tokens none;
+  const forward_context context{ops_, stream, config(), rounding_, none, buffers_, state, nullptr};
   auto* hidden = buffers_.hidden.data();
-  ops_.collapse(stream, {buffers_.picked_streams.data(), buffers_.picked_premix.data(), hidden,
-                         count, config().stream_count, dim, rounding_.bf16});
-  kernels::rms_norm_args norm;
-  norm.x = hidden;
-  norm.weight = weights_->norm.data();
-  norm.y = hidden;
-  norm.rows = count;
-  norm.dim = dim;
-  norm.eps = static_cast<float>(config().rms_norm_eps);
-  norm.bf16 = rounding_.bf16;
-  ops_.rms_norm(stream, norm);
-  kernels::linear_args head;
-  head.weight = &weights_->head;
-  head.x = hidden;
-  head.y = out;
-  head.rows = count;
-  ops_.linear(stream, head);
+  collapse_streams(context, buffers_.picked_streams.data(), buffers_.picked_premix.data(), hidden,
+                   count);
+  context.norm(weights_->norm, hidden, hidden, count);
+  context.linear(weights_->head, context.wide_input_of(hidden, buffers_.hidden_input, count, dim),
+                 out, count, false);
 }
 
 void deepseek_v41::draft(const stream_ref& stream, const draft_pass& pass, kv_state& state,

@@ -17,6 +17,7 @@
 #include "runtime/model/forward_context.hpp"
 #include "runtime/model/kv_layout.hpp"
 #include "runtime/model/model_observer.hpp"
+#include "runtime/model/sublayer.hpp"
 #include "runtime/model/weights.hpp"
 
 namespace deepinfer {
@@ -24,7 +25,7 @@ namespace deepinfer {
 class deepseek_v41 {
 public:
   deepseek_v41(std::shared_ptr<const model_weights> weights, const forward_limits& limits,
-               numeric_mode mode, bool with_draft);
+               numeric_mode mode, kernels::isa isa, bool with_draft);
 
   /// Runs all layers over the step's tokens and leaves the streams for `logits`. Token ids must lie
   /// in the paged history already (kernels/step/store_tokens).
@@ -32,7 +33,8 @@ public:
                model_observer* observer = nullptr);
 
   /// Logits [count, vocab] of tokens of the last forward; a token index < 0 gives those of zeros.
-  void logits(const stream_ref& stream, const std::int32_t* token, std::int64_t count, float* out);
+  void logits(const stream_ref& stream, const std::int32_t* token, std::int64_t count,
+              kv_state& state, float* out);
 
   /// One draft pass. Overwrites the activations: take logits first.
   void draft(const stream_ref& stream, const draft_pass& pass, kv_state& state,
@@ -40,11 +42,13 @@ public:
 
   const model_config& config() const { return weights_->config; }
   const model_weights& weights() const { return *weights_; }
+  const kernels::ops& ops() const { return ops_; }
   bool has_draft() const { return with_draft_; }
 
 private:
   void start(const forward_context& context) const;
-  void run_layer(const forward_context& context, std::int32_t layer) const;
+  /// Returns what the layer leaves to be added to the streams.
+  unfinished run_layer(const forward_context& context, std::int32_t layer, unfinished before) const;
 
   std::shared_ptr<const model_weights> weights_;
   const kernels::ops& ops_;

@@ -1,56 +1,34 @@
 #include "runtime/model/dspark.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/step/draft_tokens.hpp"
 #include "runtime/base/check.hpp"
 #include "runtime/model/attention.hpp"
-#include "runtime/model/hyper_connection.hpp"
 #include "runtime/model/moe.hpp"
+#include "runtime/model/product_list.hpp"
+#include "runtime/model/sublayer.hpp"
 
 namespace deepinfer {
 
 namespace {
 
-void run_stage_attention(const forward_context& context, std::int32_t layer,
-                         const attention_weights& weights, const draft_pass& pass) {
-  auto& buffers = context.buffers;
-  const auto& config = context.config;
-  project_queries(context, weights, buffers.window_angles.data());
-  kernels::block_attention_args args;
-  args.sequences = pass.sequences;
-  args.block = pass.drafts;
-  args.slot = pass.slot;
-  args.position = pass.position;
-  args.q = buffers.q.data();
-  args.block_rows = buffers.rows.data();
-  args.ring = context.state.layers[static_cast<std::size_t>(layer)].window.data();
-  args.ring_size = context.state.layout.window_ring;
-  args.window = config.window;
-  args.sink = weights.sink.data();
-  args.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_dim)));
-  args.o = buffers.attended.data();
-  args.heads = config.head_count;
-  args.dim = config.head_dim;
-  args.bf16 = context.rounding.bf16;
-  context.ops.block_attention(context.stream, args);
-  project_output(context, weights, buffers.window_angles.data());
-}
-
+/// Leaves the streams up to date.
 void run_stages(const forward_context& context, const model_weights& weights,
                 const draft_pass& pass) {
   const auto& config = context.config;
+  const draft_block drafts{pass.sequences, pass.drafts, pass.slot, pass.position};
+  unfinished before;
   for (std::int32_t stage = 0; stage < config.draft.stage_count; ++stage) {
     const auto layer = config.layer_count + stage;
     const auto& block = weights.blocks[static_cast<std::size_t>(layer)];
-    enter_attention(context, block);
-    run_stage_attention(context, layer, block.attention, pass);
-    leave_sublayer(context);
-    enter_experts(context, block);
-    run_moe(context, layer, block.moe, config.draft.experts_per_token);
-    leave_sublayer(context);
+    const auto input = begin_attention(context, before, block);
+    run_draft_attention(context, layer, block.attention, input, drafts);
+    const auto chosen = config.draft.experts_per_token;
+    const auto expert_input = begin_experts(context, block, chosen);
+    before = run_experts(context, block.moe, expert_input, chosen);
   }
+  finish_sublayer(context, before);
 }
 
 /// Draft i + 1 depends on draft i: the Markov correction, the choice and the confidence, serially.
@@ -73,7 +51,10 @@ void choose_drafts(const forward_context& context, const draft_weights& weights,
     context.ops.lookup(context.stream, lookup);
     kernels::linear_args correction;
     correction.weight = &weights.markov_head;
-    correction.x = buffers.markov.data();
+    const auto input =
+      context.wide_input_of(buffers.markov.data(), buffers.markov_input, count, rank);
+    correction.x = input.x;
+    correction.x8 = input.x8;
     correction.y = logits;
     correction.rows = count;
     correction.y_stride = drafts * vocab;
@@ -121,7 +102,9 @@ void run_part(const forward_context& base, const model_weights& weights, draft_b
   auto& shared = context.buffers;
   collapse_streams(context, shared.streams.data(), shared.premix.data(), shared.out.data(), tokens);
   context.norm(weights.draft.norm, shared.out.data(), shared.hidden.data(), tokens);
-  context.linear(weights.head, shared.hidden.data(), buffers.logits.data(), tokens, false);
+  const auto hidden =
+    context.wide_input_of(shared.hidden.data(), shared.hidden_input, tokens, config.hidden_size);
+  context.linear(weights.head, hidden, buffers.logits.data(), tokens, false);
   choose_drafts(context, weights.draft, buffers, pass, first);
   context.show(model_point::draft_logits, -1, buffers.logits.data(), tokens * config.vocab_size);
 }
@@ -136,9 +119,11 @@ draft_buffers::draft_buffers(const model_config& config, const forward_limits& l
     row_token(tokens),
     row_first(tokens),
     logits(std::int64_t{tokens} * config.vocab_size),
-    markov(std::int64_t{tokens} * config.draft.markov_rank) {}
+    markov(std::int64_t{tokens} * config.draft.markov_rank),
+    markov_input(tokens, config.draft.markov_rank) {}
 
 void store_draft_context(const forward_context& context, const model_weights& weights) {
+  context.part("draft context");
   auto& buffers = context.buffers;
   const auto& config = context.config;
   const auto tokens = context.tokens();
@@ -146,20 +131,33 @@ void store_draft_context(const forward_context& context, const model_weights& we
   const auto taps = static_cast<std::int64_t>(config.draft.target_layers.size());
   context.show(model_point::main_hidden, -1, buffers.taps.data(),
                tokens * taps * config.hidden_size);
-  const auto* input =
-    context.quantised(buffers.taps.data(), buffers.taps_q8, tokens, taps * config.hidden_size);
+  const auto input =
+    context.input_of(buffers.taps.data(), buffers.taps_input, tokens, taps * config.hidden_size);
   auto* main = buffers.main.data();
   context.linear(weights.draft.main_proj, input, main, tokens, bf16);
   context.norm(weights.draft.main_norm, main, main, tokens);
-  const auto* main_input = context.quantised(main, buffers.main_q8, tokens, config.hidden_size);
-  for (std::int32_t stage = 0; stage < config.draft.stage_count; ++stage) {
-    const auto layer = static_cast<std::size_t>(config.layer_count + stage);
-    const auto& attention = weights.blocks[layer].attention;
-    auto* rows = buffers.rows.data();
-    context.linear(attention.wkv, main_input, rows, tokens, bf16);
-    context.norm(attention.kv_norm, rows, rows, tokens);
-    context.rope(rows, buffers.window_angles.data(), tokens, 1, config.head_dim);
-    context.round_kv(rows, tokens, config.head_dim, kernels::quantiser::q8);
+  const auto main_input = context.input_of(main, buffers.main_input, tokens, config.hidden_size);
+  // One product per stage, together; then each stage's rows into its ring.
+  const auto stages = static_cast<std::size_t>(config.draft.stage_count);
+  const auto stage_rows = [&](std::size_t stage) {
+    return buffers.draft_rows.data() + static_cast<std::int64_t>(stage) * buffers.draft_rows_stride;
+  };
+  product_list products(context);
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    const auto layer = static_cast<std::size_t>(config.layer_count) + stage;
+    products.add(weights.blocks[layer].attention.wkv, main_input, stage_rows(stage), bf16);
+  }
+  products.run();
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    const auto layer = static_cast<std::size_t>(config.layer_count) + stage;
+    auto* rows = stage_rows(stage);
+    kernels::memory_rows_args args;
+    args.tokens = tokens;
+    args.row_norm = context.norm_args(weights.blocks[layer].attention.kv_norm, rows, rows, tokens);
+    args.row_rope =
+      context.rope_args(rows, buffers.window_angles.data(), tokens, 1, config.head_dim);
+    args.row_round = context.round_kv_args(rows, tokens, config.head_dim, kernels::quantiser::q8);
+    context.ops.memory_rows(context.stream, args);
     context.ops.window_store(context.stream,
                              {context.step.batch, rows, context.state.layers[layer].window.data(),
                               context.state.layout.window_ring, config.head_dim});

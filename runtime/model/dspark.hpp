@@ -47,6 +47,7 @@ struct draft_buffers {
   lazy_array<std::int32_t> id, slot, position, row_token, row_first;  ///< [tokens]
   lazy_array<float> logits;                                           ///< [tokens, vocab]
   lazy_array<float> markov;                                           ///< [tokens, rank]
+  input_buffer markov_input;
 };
 
 /// Context rows of every token of the step into the rings of the draft stages, from buffers.taps.

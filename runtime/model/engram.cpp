@@ -30,8 +30,8 @@ void run_engram(const forward_context& context, std::int32_t layer, const engram
   lookup.count = tokens * columns;
   lookup.bf16 = context.rounding.bf16;
   context.ops.lookup(context.stream, lookup);
-  const auto* rows = context.quantised(buffers.engram_rows.data(), buffers.engram_rows, tokens,
-                                       config.engram.input_dim());
+  const auto rows = context.input_of(buffers.engram_rows.data(), buffers.engram_input, tokens,
+                                     config.engram.input_dim());
   context.linear(weights.wkv, rows, buffers.engram_kv.data(), tokens, context.rounding.bf16);
 
   kernels::engram_gate_args gate;

@@ -60,7 +60,8 @@ model_session::model_session(std::shared_ptr<const model_weights> weights, kv_la
                              const session_config& config)
   : sizes_(config),
     state_(std::move(layout)),
-    model_(std::move(weights), limits_of(config), config.numeric, config.with_draft) {
+    model_(std::move(weights), limits_of(config), config.numeric, config.kernels,
+           config.with_draft) {
   // Neighbouring blocks of a sequence lie apart, as they do in a pool that has been in use.
   const auto slots = state_.layout.slots, stride = state_.layout.table_stride;
   for (std::int32_t slot = 0; slot < slots; ++slot)
@@ -129,7 +130,7 @@ std::vector<float> model_session::logits(const stream_ref& stream) {
   std::vector<std::int32_t> all(token_id_.size());
   std::iota(all.begin(), all.end(), 0);
   std::vector<float> out(all.size() * static_cast<std::size_t>(config().vocab_size));
-  model_.logits(stream, all.data(), static_cast<std::int64_t>(all.size()), out.data());
+  model_.logits(stream, all.data(), static_cast<std::int64_t>(all.size()), state_, out.data());
   return out;
 }
 

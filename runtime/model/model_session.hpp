@@ -23,6 +23,7 @@ namespace deepinfer {
 
 struct session_config {
   numeric_mode numeric = numeric_mode::exact;
+  kernels::isa kernels = kernels::best_isa();
   std::int32_t slots = 1;
   std::int32_t max_positions = 0;  ///< of one sequence
   std::int32_t max_tokens = 0;     ///< of one step; 0: max_positions

@@ -37,7 +37,8 @@ step_device_state::step_device_state(std::shared_ptr<const model_weights> weight
   : config(sizes),
     best_max(std::min(max_logprobs, weights->config.vocab_size)),
     kv(std::move(layout)),
-    model(std::move(weights), limits_of(kv.layout, config), config.numeric, config.num_drafts > 0),
+    model(std::move(weights), limits_of(kv.layout, config), config.numeric, config.kernels,
+          config.num_drafts > 0),
     sampling(config.state_slots),
     next_position(config.max_num_seqs),
     yield_position(config.max_num_seqs),
@@ -75,7 +76,11 @@ void step_program::forget() {
   before_.reset();
 }
 
-device_status step_program::run(step_phase phase, const stream_ref& stream) {
+device_status step_program::run(step_phase phase, const stream_ref& given) {
+  auto stream = given;
+  if (stream.meter && stream.meter->decode && plan_->kind == step_kind::decode)
+    stream.meter = stream.meter->decode;
+  if (stream.meter) stream.meter->enter(phase == step_phase::sample ? "sampling" : "fix-up");
   switch (phase) {
   case step_phase::copy_in: inputs_.copy_in(); break;
   case step_phase::forward: forward(stream); break;
@@ -135,7 +140,8 @@ void step_program::forward(const stream_ref& stream) {
   step.token_id = shared_.token_id.data();
   step.position_limit = inputs_.position_limit;
   shared_.model.forward(stream, step, kv);
-  shared_.model.logits(stream, inputs_.yield_token.device(), inputs_.yields, shared_.logits.data());
+  shared_.model.logits(stream, inputs_.yield_token.device(), inputs_.yields, kv,
+                       shared_.logits.data());
 }
 
 void step_program::sample(const stream_ref& stream) {
@@ -167,7 +173,7 @@ void step_program::sample(const stream_ref& stream) {
   args.best_ids = made_.best_ids.data();
   args.best_logprobs = made_.best_logprobs.data();
   args.scratch = shared_.scratch.data();
-  kernels::sample_rows_ref(stream, args);
+  shared_.model.ops().sample_rows(stream, args);
   kernels::advance_slots_ref(stream,
                              {inputs_.slot.device(), shared_.next_position.data(), inputs_.rows,
                               inputs_.yield_row.device(), made_.ids.data(), inputs_.yields,

@@ -9,6 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "kernels/isa.hpp"
+#include "kernels/linear/packed_matrix.hpp"
 #include "messages/plan.hpp"
 #include "runtime/base/device_work.hpp"
 #include "runtime/base/error.hpp"
@@ -16,8 +18,13 @@
 namespace deepinfer {
 
 /// `exact`: dequantised weights, unrounded f32 activations. `released`: every rounding of the
-/// published numerics.
-enum class numeric_mode : std::uint8_t { exact, released };
+/// published numerics. `fast`: inputs of the large products as int8, their weights int8 or FP4.
+enum class numeric_mode : std::uint8_t { exact, released, fast };
+
+/// How the weights of a model that runs in `mode` are packed.
+constexpr kernels::packing packing_of(numeric_mode mode) {
+  return mode == numeric_mode::fast ? kernels::packing::fast : kernels::packing::exact;
+}
 
 /// Sizes of the device-resident state. All fixed at construction.
 struct runner_config {
@@ -31,6 +38,7 @@ struct runner_config {
   std::int32_t num_kv_blocks = 0;
   std::int32_t block_size = 64;  ///< tokens per block; a multiple of every compression ratio
   numeric_mode numeric = numeric_mode::exact;
+  kernels::isa kernels = kernels::best_isa();
 };
 
 class step_runner {

@@ -3,32 +3,27 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 
 #include "runtime/base/check.hpp"
+#include "runtime/model/weight_arena.hpp"
 
 namespace deepinfer {
 
 namespace {
 
 using kernels::packed_matrix;
+using kernels::packing;
 using kernels::row_table;
 using kernels::stored_matrix;
-
-std::shared_ptr<std::byte> aligned_bytes(std::size_t size) {
-  constexpr std::size_t alignment = 64;
-  const auto rounded = std::max<std::size_t>((size + alignment - 1) / alignment, 1) * alignment;
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
-  DI_CHECK(memory, "no memory for {} bytes of weights", rounded);
-  return {memory, [](std::byte* it) { std::free(it); }};
-}
 
 /// Reads tensors one by one into a model_weights.
 class weight_loader {
 public:
-  weight_loader(model_weights& into, weight_source& source, const load_progress& progress)
+  weight_loader(model_weights& into, packing how, weight_source& source,
+                const load_progress& progress)
     : into_(into),
+      how_(how),
       source_(source),
       progress_(progress),
       config_(into.config) {}
@@ -38,13 +33,16 @@ public:
 private:
   result<weight_tensor> get(const std::string& name, const std::vector<std::int64_t>& shape,
                             scale_layout scales = scale_layout::blocks);
+  /// A product that `how_` may round.
   result<packed_matrix> matrix(const std::string& name, std::int64_t out, std::int64_t in);
+  /// One that stays exact in every mode: small, or what follows hangs on its last bits.
+  result<packed_matrix> exact_matrix(const std::string& name, std::int64_t out, std::int64_t in);
   result<std::vector<packed_matrix>> matrix_groups(const std::string& name, std::int64_t groups,
                                                    std::int64_t out, std::int64_t in);
   result<std::vector<float>> values(const std::string& name,
                                     const std::vector<std::int64_t>& shape);
   result<row_table> table(const std::string& name, std::int64_t rows, std::int64_t columns);
-  packed_matrix pack(const stored_matrix& stored);
+  packed_matrix pack(const stored_matrix& stored, packing how);
 
   result<hyper_weights> hyper(const std::string& prefix);
   result<kernels::expert_weights> expert(const std::string& prefix);
@@ -58,6 +56,8 @@ private:
   result<draft_weights> draft();
 
   model_weights& into_;
+  const packing how_;
+  std::shared_ptr<weight_arena> memory_ = std::make_shared<weight_arena>();
   weight_source& source_;
   const load_progress& progress_;
   const model_config& config_;
@@ -73,20 +73,23 @@ result<weight_tensor> weight_loader::get(const std::string& name,
   return tensor;
 }
 
-packed_matrix weight_loader::pack(const stored_matrix& stored) {
+packed_matrix weight_loader::pack(const stored_matrix& stored, packing how) {
   const auto bytes =
-    kernels::packed_bytes(kernels::panel_type_of(stored.type), stored.out, stored.in);
-  auto memory = aligned_bytes(bytes);
-  const auto packed = kernels::pack_matrix(stored, memory.get());
+    kernels::packed_bytes(kernels::panel_type_of(stored.type, how), stored.out, stored.in);
   into_.packed_bytes += static_cast<std::int64_t>(bytes);
-  into_.owners.push_back(std::move(memory));
-  return packed;
+  return kernels::pack_matrix(stored, how, memory_->take(bytes));
 }
 
 result<packed_matrix> weight_loader::matrix(const std::string& name, std::int64_t out,
                                             std::int64_t in) {
   DI_TRY(const auto tensor, get(name, {out, in}));
-  return pack({tensor.values.type, out, in, tensor.values.data, tensor.scale.data});
+  return pack({tensor.values.type, out, in, tensor.values.data, tensor.scale.data}, how_);
+}
+
+result<packed_matrix> weight_loader::exact_matrix(const std::string& name, std::int64_t out,
+                                                  std::int64_t in) {
+  DI_TRY(const auto tensor, get(name, {out, in}));
+  return pack({tensor.values.type, out, in, tensor.values.data, tensor.scale.data}, packing::exact);
 }
 
 /// Rows g * out ... of one stored matrix are the matrix of group g. A group whose first row does
@@ -105,15 +108,15 @@ result<std::vector<packed_matrix>> weight_loader::matrix_groups(const std::strin
       wide.resize(static_cast<std::size_t>(out * in));
       for (std::int64_t row = 0; row < out; ++row)
         kernels::dequantise_row(whole, group * out + row, wide.data() + row * in);
-      packed.push_back(
-        pack({dtype::f32, out, in, reinterpret_cast<const std::byte*>(wide.data()), nullptr}));
+      packed.push_back(pack(
+        {dtype::f32, out, in, reinterpret_cast<const std::byte*>(wide.data()), nullptr}, how_));
       continue;
     }
     auto part = whole;
     part.out = out;
     part.data += static_cast<std::size_t>(group * out * in) * size_of(whole.type);
     if (part.scale) part.scale += group * (out / scale_rows) * ((in + scale_rows - 1) / scale_rows);
-    packed.push_back(pack(part));
+    packed.push_back(pack(part, how_));
   }
   return packed;
 }
@@ -142,8 +145,8 @@ result<row_table> weight_loader::table(const std::string& name, std::int64_t row
 result<hyper_weights> weight_loader::hyper(const std::string& prefix) {
   const std::int64_t rows = config_.mix_rows();
   hyper_weights made;
-  DI_TRY(made.fn,
-         matrix(prefix + "_fn", rows, std::int64_t{config_.stream_count} * config_.hidden_size));
+  DI_TRY(made.fn, exact_matrix(prefix + "_fn", rows,
+                               std::int64_t{config_.stream_count} * config_.hidden_size));
   DI_TRY(made.base, values(prefix + "_base", {rows}));
   DI_TRY(made.scale, values(prefix + "_scale", {3}));
   return made;
@@ -181,28 +184,28 @@ result<void> weight_loader::compressed_memory(attention_weights& weights, const 
   const std::int64_t index_dim = config_.index_head_dim;
   if (layer.owns_rows) {
     const auto name = prefix + "compressor.";
-    DI_TRY(weights.compressor.wkv, matrix(name + "wkv.weight", dim, hidden));
+    DI_TRY(weights.compressor.wkv, exact_matrix(name + "wkv.weight", dim, hidden));
     if (layer.ratio > 1) {
-      DI_TRY(weights.compressor.wgate, matrix(name + "wgate.weight", dim, hidden));
+      DI_TRY(weights.compressor.wgate, exact_matrix(name + "wgate.weight", dim, hidden));
     }
     DI_TRY(weights.compressor.norm, values(name + "norm.weight", {dim}));
   }
   const auto name = prefix + "indexer.";
   if (layer.owns_index_keys) {
-    DI_TRY(weights.index_keys.wk, matrix(name + "wk.weight", index_dim, dim));
+    DI_TRY(weights.index_keys.wk, exact_matrix(name + "wk.weight", index_dim, dim));
     DI_TRY(weights.index_keys.norm, values(name + "k_norm.weight", {index_dim}));
   }
   if (layer.runs_indexer) {
     const std::int64_t heads = config_.index_head_count;
     DI_TRY(weights.indexer.wq_b, matrix(name + "wq_b.weight", heads * index_dim, config_.q_rank));
-    DI_TRY(weights.indexer.weights_proj, matrix(name + "weights_proj.weight", heads, hidden));
+    DI_TRY(weights.indexer.weights_proj, exact_matrix(name + "weights_proj.weight", heads, hidden));
   }
   return {};
 }
 
 result<moe_weights> weight_loader::moe(const std::string& prefix, std::int32_t experts) {
   moe_weights made;
-  DI_TRY(made.gate, matrix(prefix + "gate.weight", experts, config_.hidden_size));
+  DI_TRY(made.gate, exact_matrix(prefix + "gate.weight", experts, config_.hidden_size));
   DI_TRY(made.bias, values(prefix + "gate.bias", {experts}));
   for (std::int32_t i = 0; i < experts; ++i) {
     DI_TRY(auto one, expert(fmt::format("{}experts.{}.", prefix, i)));
@@ -253,6 +256,7 @@ result<draft_weights> weight_loader::draft() {
 
 result<void> weight_loader::load_all() {
   const std::int64_t vocab = config_.vocab_size, hidden = config_.hidden_size;
+  into_.owners.push_back(memory_);
   DI_TRY(into_.embed, table("embed.weight", vocab, hidden));
   DI_TRY(into_.head, matrix("head.weight", vocab, hidden));
   DI_TRY(into_.norm, values("norm.weight", {hidden}));
@@ -298,13 +302,14 @@ result<void> check_classes(const model_config& config, const std::vector<std::in
 
 result<std::shared_ptr<const model_weights>> load_weights(const model_config& config,
                                                           std::vector<std::int32_t> token_classes,
-                                                          weight_source& source,
+                                                          packing how, weight_source& source,
                                                           const load_progress& progress) {
   DI_TRY_VOID(check_classes(config, token_classes));
   auto weights = std::make_shared<model_weights>();
   weights->config = config;
   if (config.has_engram()) weights->token_classes = std::move(token_classes);
-  weight_loader loader(*weights, source, progress);
+  weights->packed_for = how;
+  weight_loader loader(*weights, how, source, progress);
   DI_TRY_VOID(loader.load_all());
   return weights;
 }

@@ -1,8 +1,10 @@
 /// All weights of a DeepSeek-V4.1 text model in the form the kernels read, packed once at load.
 ///
-/// Matrices become panels (bf16 where every value is a bf16 number, else f32); vectors and biases
-/// f32; embeddings and Engram tables stay as stored, in the mapped file. Nothing is rounded: both
-/// numeric modes use the same weights.
+/// Matrices become panels (packed_matrix.hpp); vectors and biases f32; embeddings and Engram tables
+/// stay as stored, in the mapped file. packing::exact rounds nothing and serves `exact` and
+/// `released`; packing::fast rounds the large products to int8. Stream mixing, routers,
+/// compressors, index keys and the index heads' weights stay exact always: they are small, and
+/// choices hang on them.
 /// Errors: those of the source; invalid_argument where the token classes do not fit the config.
 /// Source: model-v41.md 3; 10.1, 10.2 (classes and constants).
 #pragma once
@@ -95,6 +97,7 @@ struct model_weights {
   std::vector<engram_weights> engrams;  ///< in the order of config.engram_layers
   draft_weights draft;                  ///< where config.has_draft()
 
+  kernels::packing packed_for = kernels::packing::exact;
   std::int64_t packed_bytes = 0;  ///< memory of all packed matrices
 
   /// Keeps what the tables and panels point to.
@@ -106,9 +109,8 @@ using load_progress = std::function<void(std::uint64_t done_bytes, std::uint64_t
 
 /// Reads every tensor that the config asks for. `token_classes` is Engram's map, one class per
 /// vocabulary entry (empty if the model has no Engram).
-result<std::shared_ptr<const model_weights>> load_weights(const model_config& config,
-                                                          std::vector<std::int32_t> token_classes,
-                                                          weight_source& source,
-                                                          const load_progress& progress = {});
+result<std::shared_ptr<const model_weights>>
+load_weights(const model_config& config, std::vector<std::int32_t> token_classes,
+             kernels::packing how, weight_source& source, const load_progress& progress = {});
 
 }  // namespace deepinfer

@@ -92,7 +92,7 @@ TEST_CASE("a yaml mistake names file, line, column, what was found and what was 
     {"engine:\n  depth: 1\n  depth: 2\n", "f.yaml:3:3: engine.depth: the key is there twice"},
     {"engine: {}\nengine: {}\n", "f.yaml:2:1: engine: the key is there twice"},
     {"engine:\n  mixed_steps: maybe\n", "f.yaml:2:16: engine.mixed_steps: found 'maybe', expected true or false"},
-    {"engine:\n  numeric: exakt\n", "f.yaml:2:12: engine.numeric: found 'exakt', expected one of exact, released; did you mean 'exact'?"},
+    {"engine:\n  numeric: exakt\n", "f.yaml:2:12: engine.numeric: found 'exakt', expected one of exact, released, fast; did you mean 'exact'?"},
     {"engine:\n  watchdog: 30\n", "f.yaml:2:13: engine.watchdog: found '30', expected a duration such as 500ms, 30s or 2m, from 1ms to 24h"},
     {"engine:\n  watchdog: 0s\n", "f.yaml:2:13: engine.watchdog: found '0s'"},
     {"engine:\n  kv_cache_memory: 8Gig\n", "f.yaml:2:20: engine.kv_cache_memory: found '8Gig', expected a size such as 8GiB or 512MiB, from 1 to 64TiB"},

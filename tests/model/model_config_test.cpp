@@ -8,8 +8,8 @@
 #include "runtime/base/file.hpp"
 #include "runtime/base/json.hpp"
 #include "runtime/model/model_topology.hpp"
-#include "tests/support/mutate.hpp"
 #include "tests/support/effort.hpp"
+#include "tests/support/mutate.hpp"
 
 using namespace deepinfer;
 

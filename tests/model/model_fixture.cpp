@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "runtime/base/check.hpp"
@@ -53,7 +54,8 @@ void generate(std::string_view name, std::int64_t columns, std::span<float> valu
   }
 }
 
-weights_ptr generated(json::object text, const std::function<void(json::object&)>& edit) {
+weights_ptr generated(json::object text, const std::function<void(json::object&)>& edit,
+                      kernels::packing how) {
   if (edit) edit(text);
   json::object root;
   root["architectures"] = json::array{"DeepseekV41ForCausalLM"};
@@ -68,7 +70,7 @@ weights_ptr generated(json::object text, const std::function<void(json::object&)
   for (std::int32_t id = 0; id < config.vocab_size; ++id)
     classes.push_back(id < 3 ? id : 3 + (id - 3) % (std::max(config.engram.class_count, 4) - 3));
   generated_weights source(generate);
-  return expect(load_weights(config, classes, source));
+  return expect(load_weights(config, classes, how, source));
 }
 
 json::object text_config(const char* text) {
@@ -77,33 +79,44 @@ json::object text_config(const char* text) {
 
 }  // namespace
 
-weights_ptr checkpoint_model(const std::string& directory,
-                             const std::vector<std::int32_t>& classes) {
-  static std::map<std::string, weights_ptr> loaded;
-  auto& entry = loaded[directory];
+kernels::isa kernels_under_test() {
+  static const auto chosen = [] {
+    const char* wanted = std::getenv("DEEPINFER_TEST_KERNELS");
+    for (const auto it : {kernels::isa::reference, kernels::isa::avx2})
+      if (wanted && kernels::name_of(it) == wanted) return it;
+    DI_CHECK(!wanted, "DEEPINFER_TEST_KERNELS: found {}", wanted);
+    return kernels::best_isa();
+  }();
+  return chosen;
+}
+
+weights_ptr checkpoint_model(const std::string& directory, const std::vector<std::int32_t>& classes,
+                             kernels::packing how) {
+  static std::map<std::pair<std::string, kernels::packing>, weights_ptr> loaded;
+  auto& entry = loaded[{directory, how}];
   if (entry) return entry;
   const auto config = expect(load_model_config(directory));
   auto tensors = std::make_shared<const tensor_set>(expect(tensor_set::open(directory)));
   checkpoint_weights source(tensors);
-  entry = expect(load_weights(config, classes, source));
+  entry = expect(load_weights(config, classes, how, source));
   return entry;
 }
 
-weights_ptr golden_model(const std::string& name) {
+weights_ptr golden_model(const std::string& name, kernels::packing how) {
   const std::string folder = DI_SOURCE_DIR "/tests/golden/model/";
   // Both checkpoints have one tokenizer, so one map.
   const auto golden = golden_json(folder + "v41-a-plain/goldens.json");
   return checkpoint_model(folder + name,
-                          ids_of(golden.as_object().at("engram").as_object().at("token_map")));
+                          ids_of(golden.as_object().at("engram").as_object().at("token_map")), how);
 }
 
-weights_ptr tiny_model() {
+weights_ptr tiny_model(kernels::packing how) {
   const std::string folder = DI_SOURCE_DIR "/examples/models/tiny-v41";
-  return checkpoint_model(folder,
-                          ids_of(golden_json(folder + "/engram.json").as_object().at("token_map")));
+  return checkpoint_model(
+    folder, ids_of(golden_json(folder + "/engram.json").as_object().at("token_map")), how);
 }
 
-weights_ptr generated_t1(const std::function<void(json::object&)>& edit) {
+weights_ptr generated_t1(const std::function<void(json::object&)>& edit, kernels::packing how) {
   return generated(text_config(R"({
     "model_type": "deepseek_v41_text", "vocab_size": 128, "hidden_size": 32,
     "num_hidden_layers": 8, "compress_ratios": [0, 0, 2, 2, 2, 1, 1, 1, 0, 0, 0],
@@ -126,10 +139,10 @@ weights_ptr generated_t1(const std::function<void(json::object&)>& edit) {
     "engram_compressed_vocab_size": 64, "engram_num_embeddings": [462, 630],
     "num_nextn_predict_layers": 3, "dspark_block_size": 5, "dspark_noise_token_id": 7,
     "dspark_target_layer_ids": [5, 6, 7], "dspark_markov_rank": 16})"),
-                   edit);
+                   edit, how);
 }
 
-weights_ptr generated_t2() {
+weights_ptr generated_t2(kernels::packing how) {
   return generated(text_config(R"({
     "model_type": "deepseek_v41_text", "vocab_size": 128, "hidden_size": 64,
     "num_hidden_layers": 6, "compress_ratios": [0, 2, 2, 1, 1, 1, 0, 0, 0],
@@ -151,7 +164,7 @@ weights_ptr generated_t2() {
     "engram_num_embeddings": [384, 552], "num_nextn_predict_layers": 3, "dspark_block_size": 4,
     "dspark_noise_token_id": 3, "dspark_target_layer_ids": [0, 2, 5],
     "dspark_markov_rank": 16})"),
-                   {});
+                   {}, how);
 }
 
 ids spec_ids(std::int32_t count) {
@@ -208,6 +221,7 @@ const stream_ref& inline_stream() {
 }
 
 std::unique_ptr<model_session> make_session(const weights_ptr& weights, session_config config) {
+  config.kernels = kernels_under_test();
   return expect(model_session::make(weights, config));
 }
 

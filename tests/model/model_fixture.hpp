@@ -22,18 +22,26 @@ namespace deepinfer::test {
 using weights_ptr = std::shared_ptr<const model_weights>;
 using ids = std::vector<token_id>;
 
-/// Loaded once per process and directory; `classes` is Engram's map.
-weights_ptr checkpoint_model(const std::string& directory,
-                             const std::vector<std::int32_t>& classes);
+/// The kernels under test: $DEEPINFER_TEST_KERNELS (reference, avx2), else the machine's fastest.
+/// Sessions and runners of the fixtures run on them.
+kernels::isa kernels_under_test();
+
+inline constexpr numeric_mode all_modes[] = {numeric_mode::exact, numeric_mode::released,
+                                             numeric_mode::fast};
+
+/// Loaded once per process, directory and packing; `classes` is Engram's map.
+weights_ptr checkpoint_model(const std::string& directory, const std::vector<std::int32_t>& classes,
+                             kernels::packing how = kernels::packing::exact);
 
 /// tests/golden/model/NAME and examples/models/tiny-v41, with the maps recorded beside them.
-weights_ptr golden_model(const std::string& name);
-weights_ptr tiny_model();
+weights_ptr golden_model(const std::string& name, kernels::packing how = kernels::packing::exact);
+weights_ptr tiny_model(kernels::packing how = kernels::packing::exact);
 
 /// The deterministic models of model-v41.md 24; `edit` may change the config's text before it is
 /// parsed.
-weights_ptr generated_t1(const std::function<void(json::object&)>& edit = {});
-weights_ptr generated_t2();
+weights_ptr generated_t1(const std::function<void(json::object&)>& edit = {},
+                         kernels::packing how = kernels::packing::exact);
+weights_ptr generated_t2(kernels::packing how = kernels::packing::exact);
 
 /// The spec's ids: id_0 = 0, id_i = ((7 i^2 + 3 i + 5) mod 125) + 3.
 ids spec_ids(std::int32_t count);

@@ -1,4 +1,4 @@
-// Invariants of model-v41.md 25 on the two generated models, bit for bit in both numeric modes.
+// Invariants of model-v41.md 25 on the two generated models, bit for bit in every numeric mode.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -13,10 +13,8 @@ using namespace deepinfer::test;
 
 namespace {
 
-constexpr numeric_mode both_modes[] = {numeric_mode::exact, numeric_mode::released};
-
-std::vector<weights_ptr> both_models() {
-  return {generated_t1(), generated_t2()};
+std::vector<weights_ptr> both_models(numeric_mode mode = numeric_mode::exact) {
+  return {generated_t1({}, packing_of(mode)), generated_t2(packing_of(mode))};
 }
 
 session_config config_of(numeric_mode mode, std::int32_t slots = 1) {
@@ -61,8 +59,8 @@ void feed(model_session& session, std::int32_t slot, std::int32_t position,
 TEST_CASE(
   "prefill of all = token by token = every split in two = random chunks: logits, state, taps") {
   constexpr std::int32_t length = 33;
-  for (const auto& weights : both_models())
-    for (const auto mode : both_modes) {
+  for (const auto mode : all_modes)
+    for (const auto& weights : both_models(mode)) {
       const auto ids = spec_ids(length);
       std::vector<std::vector<std::int32_t>> splits;
       splits.emplace_back(length, 1);
@@ -97,8 +95,8 @@ TEST_CASE(
 TEST_CASE("a ragged batch = each sequence alone, in any order and at any slot") {
   constexpr std::int32_t lengths[] = {1, 2, 5, 8, 9, 16, 33};
   constexpr auto count = static_cast<std::int32_t>(std::size(lengths));
-  for (const auto& weights : both_models())
-    for (const auto mode : both_modes) {
+  for (const auto mode : all_modes)
+    for (const auto& weights : both_models(mode)) {
       std::vector<ids> prompts;
       for (std::int32_t i = 0; i < count; ++i)
         prompts.push_back(random_ids(static_cast<std::uint64_t>(i) + 40, lengths[i], 128));
@@ -139,7 +137,7 @@ TEST_CASE("padding tokens change nothing and leave nothing") {
     auto padded = make_session(weights, config_of(numeric_mode::exact, 2));
     auto& state = padded->state();
     deepseek_v41 model(weights, {.tokens = 32, .slots = 2, .positions = 96}, numeric_mode::exact,
-                       true);
+                       kernels_under_test(), true);
     // Three padding tokens before, between (as rows of their own) and after two chunks.
     std::vector<std::int32_t> id, slot, position, row_token, row_first, real;
     const auto pad = [&](std::int32_t s, std::int32_t p) {
@@ -174,7 +172,7 @@ TEST_CASE("padding tokens change nothing and leave nothing") {
                                state.layout.block_size, state.tokens.data()});
     model.forward(inline_stream(), step, state);
     std::vector<float> logits(expected.size());
-    model.logits(inline_stream(), real.data(), 20, logits.data());
+    model.logits(inline_stream(), real.data(), 20, state, logits.data());
     CHECK(logits == expected);
     CHECK(state_of(weights->config, state, 1, 20) ==
           state_of(weights->config, alone->state(), 0, 20));
@@ -185,8 +183,8 @@ TEST_CASE("padding tokens change nothing and leave nothing") {
 
 TEST_CASE("rewind: after rejected drafts and a draft pass everything is as if never drafted") {
   constexpr std::int32_t length = 32, continued = 3;
-  for (const auto& weights : both_models())
-    for (const auto mode : both_modes) {
+  for (const auto mode : all_modes)
+    for (const auto& weights : both_models(mode)) {
       const auto ids = spec_ids(length);
       const std::int64_t vocab = weights->config.vocab_size;
       const auto reference = *make_session(weights, config_of(mode))->run_all(inline_stream(), ids);
@@ -224,8 +222,8 @@ TEST_CASE("rewind: after rejected drafts and a draft pass everything is as if ne
 }
 
 TEST_CASE("a draft pass leaves no trace, and its context may come from prefill or from decode") {
-  for (const auto& weights : both_models())
-    for (const auto mode : both_modes)
+  for (const auto mode : all_modes)
+    for (const auto& weights : both_models(mode))
       for (const auto length : {1, 5, 8, 9, 24}) {
         CAPTURE(length);
         const auto ids = spec_ids(length + 1);
@@ -326,7 +324,7 @@ TEST_CASE("the score buffer's size does not matter: tokens are scored in as many
   auto session = make_session(weights, {.max_positions = 64});
   const auto expected = *session->run_all(inline_stream(), ids);
   deepseek_v41 model(weights, {.tokens = 40, .slots = 1, .positions = 64, .scores = 1},
-                     numeric_mode::exact, false);
+                     numeric_mode::exact, kernels_under_test(), false);
   std::vector<std::int32_t> slot(40, 0), position(40), first(40, 0);
   std::iota(position.begin(), position.end(), 0);
   auto& state = session->state();
@@ -338,6 +336,6 @@ TEST_CASE("the score buffer's size does not matter: tokens are scored in as many
     first.data(), state.tables.data(), state.layout.table_stride, state.layout.block_size};
   model.forward(inline_stream(), step, state);
   std::vector<float> logits(expected.size());
-  model.logits(inline_stream(), position.data(), 40, logits.data());
+  model.logits(inline_stream(), position.data(), 40, state, logits.data());
   CHECK(logits == expected);
 }

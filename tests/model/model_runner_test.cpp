@@ -58,11 +58,14 @@ struct named_model {
 };
 
 /// A trained one, a generated one and a quantised one.
-std::vector<named_model> all_models() {
-  static const std::vector<named_model> models{{"tiny", tiny_model()},
-                                               {"generated", generated_t1()},
-                                               {"quantised", golden_model("v41-a-fp8")}};
-  return models;
+std::vector<named_model> all_models(kernels::packing how) {
+  static std::map<kernels::packing, std::vector<named_model>> models;
+  auto& made = models[how];
+  if (made.empty())
+    made = {{"tiny", tiny_model(how)},
+            {"generated", generated_t1({}, how)},
+            {"quantised", golden_model("v41-a-fp8", how)}};
+  return made;
 }
 
 /// `mixed_requests` by the plainest schedule there is: one sequence at a time, whole prompts, one
@@ -83,8 +86,8 @@ const std::vector<driven_output>& alone(const weights_ptr& weights, numeric_mode
 
 /// Every way of running `mixed_requests` must give what each gives alone.
 void check_equal_to_alone(const drive_options& options) {
-  for (const auto& model : all_models())
-    for (const auto numeric : {numeric_mode::exact, numeric_mode::released}) {
+  for (const auto numeric : all_modes)
+    for (const auto& model : all_models(packing_of(numeric))) {
       CAPTURE(model.name);
       const auto& weights = model.weights;
       CAPTURE(static_cast<int>(numeric));

@@ -254,6 +254,7 @@ std::unique_ptr<model_runner> make_runner(const weights_ptr& weights,
   config.num_kv_blocks = options.blocks;
   config.block_size = options.block_size;
   config.numeric = options.numeric;
+  config.kernels = kernels_under_test();
   auto made = model_runner::make(weights, config);
   DI_CHECK(made.has_value(), "{}", made.error().message);
   return *std::move(made);

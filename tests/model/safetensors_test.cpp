@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include "runtime/base/json.hpp"
+#include "tests/support/effort.hpp"
 #include "tests/support/mutate.hpp"
 #include "tests/support/temp_directory.hpp"
 #include "tests/support/tensor_writer.hpp"
-#include "tests/support/effort.hpp"
 
 using namespace deepinfer;
 

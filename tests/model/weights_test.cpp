@@ -142,7 +142,7 @@ TEST_CASE("groups of wo_a that begin inside a block of scales are dequantised, n
   private:
     weight_source& from_;
   } half(source);
-  const auto weights = load_weights(config, checkpoint.classes, half);
+  const auto weights = load_weights(config, checkpoint.classes, kernels::packing::exact, half);
   REQUIRE(weights);
   const auto& groups = (*weights)->blocks[0].attention.wo_a;
   REQUIRE(groups.size() == 4);
@@ -164,7 +164,8 @@ TEST_CASE("Engram tables and embeddings stay as stored, in the mapped file") {
   CHECK(weights->engrams[0].table.scale != nullptr);
   fp8_checkpoint checkpoint;
   checkpoint_weights source(checkpoint.tensors);
-  const auto again = load_weights(checkpoint.config, checkpoint.classes, source);
+  const auto again =
+    load_weights(checkpoint.config, checkpoint.classes, kernels::packing::exact, source);
   REQUIRE(again);
   CHECK((*again)->engrams[1].table.data ==
         checkpoint.tensors->find("layers.4.engram.embed.weight")->data);
@@ -175,7 +176,7 @@ TEST_CASE("progress grows with every tensor and ends at the total") {
   checkpoint_weights source(checkpoint.tensors);
   std::vector<std::uint64_t> done;
   std::uint64_t total = 0;
-  REQUIRE(load_weights(checkpoint.config, checkpoint.classes, source,
+  REQUIRE(load_weights(checkpoint.config, checkpoint.classes, kernels::packing::exact, source,
                        [&](std::uint64_t so_far, std::uint64_t all) {
                          done.push_back(so_far);
                          total = all;
@@ -210,7 +211,7 @@ TEST_CASE("tensors that do not fit are refused by name, found and expected") {
     auto config = checkpoint.config;
     row.edit(config);
     checkpoint_weights source(checkpoint.tensors);
-    const auto made = load_weights(config, checkpoint.classes, source);
+    const auto made = load_weights(config, checkpoint.classes, kernels::packing::exact, source);
     REQUIRE_FALSE(made.has_value());
     CHECK(made.error().code == errc::bad_checkpoint);
     CHECK(made.error().message == row.message);
@@ -229,7 +230,8 @@ TEST_CASE("an Engram table in packed e2m1 is refused: no lookup reads it") {
     it.values.type = dtype::i8;
     return result<weight_tensor>(std::move(it));
   });
-  const auto made = load_weights(checkpoint.config, checkpoint.classes, changed);
+  const auto made =
+    load_weights(checkpoint.config, checkpoint.classes, kernels::packing::exact, changed);
   REQUIRE_FALSE(made.has_value());
   CHECK(made.error().message ==
         "tensor layers.1.engram.embed.weight: found type I8, expected F32, BF16 or F8_E4M3");
