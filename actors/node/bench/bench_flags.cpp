@@ -1,0 +1,33 @@
+#include "actors/node/bench/bench_flags.hpp"
+
+#include <fmt/format.h>
+
+namespace deepinfer {
+
+result<std::vector<std::int32_t>> read_counts(const parsed_flags& flags, const std::string& name,
+                                              const std::string& otherwise, std::int32_t most) {
+  DI_TRY(auto counts, parse_ids(flags.text(name).value_or(otherwise)), "--" + name);
+  for (const auto count : counts)
+    if (count < 1 || count > most)
+      return fail(errc::bad_config,
+                  fmt::format("--{}: found {}, expected 1 to {}", name, count, most));
+  return counts;
+}
+
+bench_progress::bench_progress(const cli_context& context, std::size_t steps)
+  : is_shown_(context.err_is_terminal && context.verbosity >= 0),
+    steps_(steps) {}
+
+void bench_progress::show(std::string_view what) {
+  ++at_;
+  if (!is_shown_) return;
+  print_err("\r[{}/{}] {}\033[K", at_, steps_, what);
+  std::fflush(stderr);
+  was_drawn_ = true;
+}
+
+void bench_progress::clear() {
+  if (std::exchange(was_drawn_, false)) print_err("\r\033[K");
+}
+
+}  // namespace deepinfer
