@@ -52,21 +52,19 @@ struct rounded_group {
   double error = 0;
 };
 
-/// Loops without dependencies, so that compilers use vectors. |w / scale| < 2^22.
+/// Loops without dependencies, so that compilers use vectors. |w / scale| <= 64 * (1 + 2^-8), as a
+/// bf16 scale is that near: no code needs to be clamped.
 void round_group(const float* w, std::uint16_t bf16_scale, rounded_group& to) {
   constexpr float whole = 0x1.8p23F;  // added, it leaves no bits for fractions: to nearest even
   constexpr std::int64_t lanes = 8;
   const float scale = bf16_decode(bf16_scale);
   float code[code_group], squares[lanes] = {};
-  for (std::int64_t i = 0; i < code_group; ++i) code[i] = w[i] / scale;
   for (std::int64_t at = 0; at < code_group; at += lanes)
     for (std::int64_t i = 0; i < lanes; ++i) {
-      const float nearest = (code[at + i] + whole) - whole;
-      const float low = nearest < -code_most ? float{-code_most} : nearest;
-      const float held = low > code_most ? float{code_most} : low;
-      const float off = code[at + i] - held;
+      const float exact = w[at + i] / scale;
+      code[at + i] = (exact + whole) - whole;
+      const float off = exact - code[at + i];
       squares[i] += off * off;
-      code[at + i] = held;
     }
   for (std::int64_t i = 0; i < code_group; ++i)
     to.codes[i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(code[i]) + code_offset);

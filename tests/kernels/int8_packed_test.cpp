@@ -95,6 +95,52 @@ TEST_CASE("the codes of a group are at most 64, whichever way its scale was roun
   CHECK(most == 64);
 }
 
+TEST_CASE(
+  "of the nearest scale and the next power of two, the one with less squared error is used") {
+  int nearest = 0, power = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const one_group group(noise(seed, 32, 0.5F + static_cast<float>(seed) * 0.005F));
+    float most = 0;
+    for (const float w : group.values) most = std::max(most, std::fabs(w));
+    const auto error = [&](float scale) {
+      double sum = 0;
+      for (const float w : group.values) {
+        const double off = w - static_cast<double>(std::nearbyint(w / scale)) * scale;
+        sum += off * off;
+      }
+      return sum;
+    };
+    const float even = bf16_decode(bf16_encode(most / 64)), next = pow2ceil(most / 64);
+    const double least = std::min(error(even), error(next));
+    CHECK(error(group.scale) <= least * (1 + 1e-5));
+    CHECK((group.scale == even || group.scale == next));
+    nearest += group.scale == even;
+    power += group.scale == next;
+  }
+  CHECK(power > 10);
+  CHECK(nearest > 10);
+}
+
+TEST_CASE("inputs and outputs that a packed matrix lacks have the code 0") {
+  for (const auto type : {dtype::f32, dtype::bf16, dtype::f8_e4m3, dtype::i8})
+    for (const std::int64_t out : {1, 5, 9, 17})
+      for (const std::int64_t in : {1, 3, 31, 33, 37, 64}) {
+        const int8_source source(type, out, in, static_cast<std::uint64_t>(out * 64 + in));
+        const int8_matrix matrix(source.stored);
+        bool is_zero = true, is_scaled = true;
+        for (std::int64_t row = 0; row < matrix.packed.panels() * panel_width; ++row)
+          for (std::int64_t group = 0; group < (in + 31) / 32; ++group) {
+            std::int32_t codes[code_group];
+            const float scale = int8_group_codes(matrix.packed, row, group, codes);
+            for (std::int64_t i = 0; i < code_group; ++i)
+              if (row >= out || group * 32 + i >= in) is_zero = is_zero && codes[i] == 0;
+            if (row >= out) is_scaled = is_scaled && scale <= 0x1p-127F;
+          }
+        CHECK(is_zero);
+        CHECK(is_scaled);
+      }
+}
+
 TEST_CASE("E4M3 weights of the three upper binades are kept exactly") {
   floats w;
   for (int i = 0; i < 32; ++i)
