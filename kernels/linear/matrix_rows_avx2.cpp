@@ -278,18 +278,17 @@ template <int Rows>
   }
 }
 
-/// Groups that follow one another of Panels panels.
-template <int Panels>
+/// Groups that follow one another, of some panels.
 struct e2m1_run {
-  array_of<const std::byte*, Panels> codes, scales;
+  const std::byte *codes, *scales;  ///< of the first panel
+  std::int64_t stride;              ///< bytes from panel to panel
   std::int64_t groups;
   std::int64_t next;  ///< bytes from these panels to those read after them
 };
 
 /// total [panels, Rows, 16] += scale * sum for each group, straight from the codes.
 template <int Rows, int Panels>
-void add_e2m1_groups(const e2m1_run<Panels>& a, const float* const* x, std::int64_t first,
-                     float* total) {
+void add_e2m1_groups(const e2m1_run& a, const float* const* x, std::int64_t first, float* total) {
   constexpr std::int64_t groups_ahead = 3;
   const e2m1_tables tables;
   array_of<const float*, Rows> from;
@@ -302,24 +301,30 @@ void add_e2m1_groups(const e2m1_run<Panels>& a, const float* const* x, std::int6
       wanted * e2m1_group_bytes + (wanted < a.groups ? 0 : a.next - a.groups * e2m1_group_bytes);
     for (int p = 0; p < Panels; ++p)
       for (int line = 0; line < 4; ++line)
-        _mm_prefetch(reinterpret_cast<const char*>(a.codes[p] + skip + 64 * line), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(a.codes + p * a.stride + skip + 64 * line),
+                     _MM_HINT_T0);
     for (int p = 0; p < Panels; ++p)
       for (int r = 0; r < Rows; ++r) sum[p][r][0] = sum[p][r][1] = _mm256_setzero_ps();
     for (std::int64_t i = 0; i < e2m1_group; i += 4) {
-      const auto at = g * e2m1_group_bytes + i * 8;
+      const auto* codes = a.codes + g * e2m1_group_bytes + i * 8;
 #pragma GCC unroll 4
       for (int p = 0; p < Panels; ++p) {
-        const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a.codes[p] + at));
+        // Sums fill the registers: inputs had better be read where they are needed, and again for
+        // each panel.
+        if constexpr (Rows == 1)
+          asm("" : "+r"(from[0]));
+        else
+          asm volatile("" ::: "memory");
+        const __m256i pairs =
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + p * a.stride));
         add_codes<Rows>(tables, tables.low_codes(pairs), from, i, sum[p]);
         add_codes<Rows>(tables, tables.high_codes(pairs), from, i + 2, sum[p]);
-        // Keeps the inputs out of registers, which the sums fill.
-        asm volatile("" ::: "memory");
       }
     }
     for (int r = 0; r < Rows; ++r) from[r] += e2m1_group;
     for (int p = 0; p < Panels; ++p)
       for (int part = 0; part < 2; ++part) {
-        const __m256 factor = decode_scales(a.scales[p] + g * panel_width + 8 * part);
+        const __m256 factor = decode_scales(a.scales + p * a.stride + g * panel_width + 8 * part);
         for (int r = 0; r < Rows; ++r) {
           float* to = total + (p * Rows + r) * panel_width + 8 * part;
           _mm256_store_ps(to, _mm256_fmadd_ps(factor, sum[p][r][part], _mm256_load_ps(to)));
@@ -339,26 +344,19 @@ void e2m1_product_of_few(const packed_matrix& m, std::int64_t panel, const float
                          float* const* y) {
   alignas(32) array_of<float, Panels * Rows * panel_width> total;
   clear(total, Panels * Rows * panel_width);
-  e2m1_run<Panels> run;
-  for (int p = 0; p < Panels; ++p) {
-    run.codes[p] = m.data + (panel + p) * e2m1_panel_bytes(m.in);
-    run.scales[p] = run.codes[p] + e2m1_groups(m.in) * e2m1_group_bytes;
-  }
-  const auto whole = m.in / e2m1_group;
-  run.groups = whole;
-  run.next = Panels * e2m1_panel_bytes(m.in);
+  const auto bytes = e2m1_panel_bytes(m.in), whole = m.in / e2m1_group;
+  const auto* codes = m.data + panel * bytes;
+  e2m1_run run{codes, codes + e2m1_groups(m.in) * e2m1_group_bytes, bytes, whole, Panels * bytes};
   add_e2m1_groups<Rows, Panels>(run, x, 0, total);
   if (whole * e2m1_group < m.in) {
-    float rest[Rows][e2m1_group];
-    const float* from[Rows];
+    array_of<float[e2m1_group], Rows> rest;
+    array_of<const float*, Rows> from;
     for (int r = 0; r < Rows; ++r) {
       copy_rest(x[r], m.in, rest[r]);
       from[r] = rest[r];
     }
-    for (int p = 0; p < Panels; ++p) {
-      run.codes[p] += whole * e2m1_group_bytes;
-      run.scales[p] += whole * panel_width;
-    }
+    run.codes += whole * e2m1_group_bytes;
+    run.scales += whole * panel_width;
     run.groups = 1;
     add_e2m1_groups<Rows, Panels>(run, from, 0, total);
   }
@@ -456,8 +454,7 @@ void matrix_rows_avx2(const packed_matrix& m, std::int64_t begin, std::int64_t e
     for (; begin + panels <= end; begin += panels) product(begin, panels);
   };
   if (m.type == panel_type::e2m1 && rows == 1) {
-    // Three leave registers for decoding and yet have sums enough to hide the adders' latency.
-    each(3, [&](auto panel, auto) { e2m1_product_of_few<1, 3>(m, panel, x, y); });
+    each(4, [&](auto panel, auto) { e2m1_product_of_few<1, 4>(m, panel, x, y); });
     each(2, [&](auto panel, auto) { e2m1_product_of_few<1, 2>(m, panel, x, y); });
     each(1, [&](auto panel, auto) { e2m1_product_of_few<1, 1>(m, panel, x, y); });
     return;

@@ -1,4 +1,4 @@
-#include "kernel_support.hpp"
+#include "moe_support.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,28 +11,6 @@ using namespace deepinfer;
 using namespace deepinfer::kernels;
 
 namespace {
-
-struct routed {
-  ints id;
-  floats weight;
-};
-
-routed route(const stream_ref& stream, const test_batch& batch, const floats& logits,
-             const floats& bias, std::int32_t k, bool normalise = true, float temperature = 1,
-             float scale = 1.5F) {
-  routed r{ints(size(batch.tokens() * k), 9), floats(size(batch.tokens() * k), 9)};
-  route_ref(stream, {.batch = batch.view(),
-                     .logits = logits.data(),
-                     .bias = bias.data(),
-                     .experts = static_cast<std::int32_t>(bias.size()),
-                     .k = k,
-                     .temperature = temperature,
-                     .scale = scale,
-                     .normalise = normalise,
-                     .id = r.id.data(),
-                     .weight = r.weight.data()});
-  return r;
-}
 
 using expert_function = void (*)(const stream_ref&, const expert_ffn_args&);
 
