@@ -62,7 +62,7 @@ result<kernel_settings> read_settings(const parsed_flags& flags) {
 /// The cases whose op has the filter's text in its name.
 result<std::vector<case_source>> chosen_cases(const kernels::ops& ops, const kernel_settings& it) {
   std::vector<case_source> all = product_cases(ops, it.types, it.rows);
-  for (auto& more : {layer_cases(ops, it.rows), sampling_cases(ops)})
+  for (auto& more : {attention_cases(ops, it.rows), layer_cases(ops, it.rows), sampling_cases(ops)})
     all.insert(all.end(), more.begin(), more.end());
   std::vector<std::string> names;
   for (const auto& one : all)
@@ -99,7 +99,7 @@ result<int> bench_kernels(const cli_context& context, const parsed_flags& flags)
   progress.clear();
   if (!flags.is_on("json")) {
     fmt::print(context.out, "{}\n{} kernels, {} repeats\n{}\n\n{}", machine_line(machine), ops.name,
-               settings.repeats, rates_line(stopwatch.rates()),
+               settings.repeats, rates_text(stopwatch.rates()),
                kernel_table(results, stopwatch.rates()));
     return 0;
   }

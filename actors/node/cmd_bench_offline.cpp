@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/node/bench/bench_drafts.hpp"
 #include "actors/node/bench/bench_flags.hpp"
 #include "actors/node/bench/bench_offline.hpp"
 #include "actors/node/commands.hpp"
@@ -56,47 +57,90 @@ json::object settings_object(const offline_settings& it, const effective_config&
 
 std::string settings_text(const offline_settings& it, const effective_config& config,
                           const node_facts& facts) {
-  return fmt::format("{}: numeric {}, kernels {}, {} threads, depth {}; prompt {}, {} tokens, "
-                     "temperature {}, top_p {}, {} repeats",
+  return fmt::format("{}: numeric {}, kernels {}, {} threads, depth {}\n"
+                     "prompt {}, {} tokens, temperature {}, top_p {}, {} repeats",
                      facts.model_name, text_of(config, "engine.numeric"), facts.kernels,
                      facts.threads, config.settings.engine.depth, it.prompt, it.tokens,
                      it.temperature, it.top_p, it.repeats);
+}
+
+struct measured {
+  node_facts facts;
+  offline_result steps;
+  std::vector<draft_phase> drafts;  ///< as many as batches, or none
+};
+
+/// The engine is gone when the drafter's turn comes: the weights are in memory once.
+result<measured> measure(const cli_context& context, const effective_config& config,
+                         const offline_settings& settings, const std::string& path, bool drafts) {
+  const auto batches = settings.batches.size();
+  bench_progress progress(context, batches * (drafts ? 2 : 1) + (settings.prefill > 0 ? 1 : 0));
+  measured out;
+  {
+    step_meters meters;
+    DI_TRY(const auto engine, node::load(config.settings, path, {}, &meters.for_device()));
+    offline_bench bench(*engine, meters, settings);
+    out.facts = engine->facts();
+    DI_TRY(out.steps, bench.run([&progress](std::string_view what) { progress.show(what); }));
+  }
+  if (!drafts) return out;
+  DI_TRY(auto bench, draft_bench::make(config.settings, path, out.facts.threads, settings));
+  for (const auto batch : settings.batches) {
+    progress.show(fmt::format("draft pass, batch {}", batch));
+    DI_TRY(auto phase, bench.measure(batch, out.steps.rates));
+    out.drafts.push_back(std::move(phase));
+  }
+  return out;
+}
+
+void print_text(const cli_context& context, const measured& made, const offline_settings& settings,
+                const std::string& heading) {
+  const auto& [facts, steps, drafts] = made;
+  fmt::print(context.out, "{}\n{}\n", heading, rates_text(steps.rates));
+  if (steps.prefill)
+    fmt::print(
+      context.out, "\n{}",
+      phase_text(*steps.prefill, fmt::format("prefill of {}", settings.prefill), steps.rates));
+  for (const auto& phase : steps.decode)
+    fmt::print(context.out, "\n{}",
+               phase_text(phase, fmt::format("decode, batch {}", phase.batch), steps.rates));
+  for (std::size_t i = 0; i < drafts.size(); ++i)
+    fmt::print(context.out, "\n{}",
+               draft_text(drafts[i], steps.decode[i].steps.seconds.median(), steps.rates));
+}
+
+void add_measured(const measured& made, json::object& out) {
+  const auto& [facts, steps, drafts] = made;
+  out["rates"] = rates_object(steps.rates);
+  out["prefill"] =
+    steps.prefill ? json::value(phase_object(*steps.prefill, steps.rates)) : json::value(nullptr);
+  json::array decode, draft;
+  for (const auto& phase : steps.decode) decode.push_back(phase_object(phase, steps.rates));
+  for (std::size_t i = 0; i < drafts.size(); ++i)
+    draft.push_back(draft_object(drafts[i], steps.decode[i].steps.seconds.median(), steps.rates));
+  out["decode"] = std::move(decode);
+  out["draft"] = std::move(draft);
 }
 
 result<int> bench_offline(const cli_context& context, const parsed_flags& flags) {
   DI_TRY(const auto config, settings_of(context, flags));
   DI_TRY(const auto settings, read_settings(flags, config.settings));
   DI_TRY(const auto path, model_directory(context, config.settings));
+  DI_TRY(const auto model, load_model_config(path));
   const auto machine = facts_of_machine();
-  step_meters meters;
-  DI_TRY(const auto engine, node::load(config.settings, path, {}, &meters.for_device()));
-  bench_progress progress(context, settings.batches.size() + (settings.prefill > 0 ? 1 : 0));
-  offline_bench bench(*engine, meters, settings);
-  DI_TRY(const auto made, bench.run([&progress](std::string_view what) { progress.show(what); }));
-  progress.clear();
+  const bool drafts = flags.is_on("draft", true) && model.has_draft();
+  DI_TRY(const auto made, measure(context, config, settings, path, drafts));
   if (!flags.is_on("json")) {
-    fmt::print(context.out, "{}\n{}\n{}\n", machine_line(machine),
-               settings_text(settings, config, engine->facts()), rates_line(made.rates));
-    if (made.prefill)
-      fmt::print(
-        context.out, "\n{}",
-        phase_text(*made.prefill, fmt::format("prefill of {}", settings.prefill), made.rates));
-    for (const auto& phase : made.decode)
-      fmt::print(context.out, "\n{}",
-                 phase_text(phase, fmt::format("decode, batch {}", phase.batch), made.rates));
+    print_text(context, made, settings,
+               machine_line(machine) + "\n" + settings_text(settings, config, made.facts));
     return 0;
   }
   json::object out;
   out["command"] = "bench offline";
   out["schema"] = bench_schema;
   out["machine"] = machine_object(machine);
-  out["settings"] = settings_object(settings, config, engine->facts());
-  out["rates"] = rates_object(made.rates);
-  out["prefill"] =
-    made.prefill ? json::value(phase_object(*made.prefill, made.rates)) : json::value(nullptr);
-  json::array decode;
-  for (const auto& phase : made.decode) decode.push_back(phase_object(phase, made.rates));
-  out["decode"] = std::move(decode);
+  out["settings"] = settings_object(settings, config, made.facts);
+  add_measured(made, out);
   fmt::print(context.out, "{}\n", to_text(out));
   return 0;
 }
@@ -117,6 +161,9 @@ command bench_offline_command() {
                     value("temperature", "0 = greedy", "X", "0"),
                     value("top-p", "keep the likeliest tokens that make up this share", "X", "1"),
                     value("repeats", "measurements of each", "N", "3"),
+                    {.name = "draft",
+                     .help = "measure draft passes too, where the model has a drafter (usual)",
+                     .is_negatable = true},
                     {.name = "json", .help = "one JSON object"}},
           .takes_settings = true,
           .run = bench_offline};

@@ -3,6 +3,8 @@
 
 #include <limits>
 
+#include "actors/node/bench/bench_drafts.hpp"
+#include "actors/node/bench/bench_kernels.hpp"
 #include "actors/node/bench/bench_machine.hpp"
 #include "actors/node/bench/bench_statistics.hpp"
 #include "actors/node/bench/bench_steps.hpp"
@@ -34,6 +36,36 @@ step_trace step_at(std::uint64_t step, std::int64_t begin_us, const char* kind, 
   it.device.begin_ns = {begin - 10'000, begin, begin + 80'000, begin + 100'000};
   it.device.end_ns = {begin - 5'000, begin + 80'000, begin + 100'000, begin + 104'000};
   return it;
+}
+
+/// Two threads that read 100 bytes, compute 50 flops and 200 int8 operations a second.
+machine_rates simple_rates() {
+  machine_rates rates;
+  rates.threads = 2;
+  rates.read = samples_of({100, 80});
+  rates.f32 = samples_of({50});
+  rates.int8 = samples_of({200});
+  return rates;
+}
+
+/// Three passes of 3, 4 and 8 s that took 12 s inside ops and 15 s of their threads' time.
+draft_phase three_passes() {
+  draft_phase phase;
+  phase.batch = 2;
+  phase.drafts = 5;
+  phase.seconds = samples_of({8, 3, 4});
+  phase.work.ops = {{"argmax", 15, 12'000'000'000, {600, 90, 0}}};
+  phase.work.parts = {{"head", 6, 3'000'000'000, {300, 0, 0}},
+                      {"experts", 9, 9'000'000'000, {300, 90, 0}}};
+  phase.work.total = {600, 90, 0};
+  phase.work.op_ns = 12'000'000'000;
+  phase.work.busy_ns = 15'000'000'000;
+  phase.context_seconds = 0.25;
+  return phase;
+}
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
 }
 
 bool is_near(double a, double b) {
@@ -173,4 +205,98 @@ TEST_CASE("a step lasts until the next one begins, the last one of a run until i
   CHECK(prefill.seconds.count() == 4);
   CHECK(is_near(prefill.seconds.max(), 120e-6));
   CHECK(prefill.rows_per_second.count() == 2);
+}
+
+TEST_CASE("a draft pass is told by itself, by the draft, and in decode steps of its batch") {
+  const auto it = draft_object(three_passes(), 16, simple_rates());
+  const auto number = [&it](const char* key) { return it.at(key).to_number<double>(); };
+  CHECK(number("passes") == 3);
+  CHECK(it.at("seconds").at("median").to_number<double>() == 4);
+  CHECK(is_near(number("seconds_per_draft"), 0.4));
+  CHECK(is_near(number("steps_per_pass"), 0.25));
+  CHECK(number("context_seconds") == 0.25);
+  CHECK(number("bytes") == 200);
+  CHECK(number("flops") == 30);
+  CHECK(is_near(number("bound_seconds"), 2));
+  CHECK(it.at("bound_by").as_string() == "bandwidth");
+  CHECK(is_near(number("share"), 0.5));
+  CHECK(is_near(number("share_in_ops"), 12.0 / 15));
+  CHECK(is_near(number("share_in_kernels"), 15.0 / 30));
+  const auto& head = it.at("parts").at(0);
+  CHECK(head.at("calls").to_number<double>() == 2);
+  CHECK(head.at("seconds").to_number<double>() == 1);
+  CHECK(is_near(head.at("share").to_number<double>(), 3.0 / 15));
+  CHECK(head.at("bytes").to_number<double>() == 100);
+  CHECK(draft_object(three_passes(), 0, simple_rates()).at("steps_per_pass").is_null());
+
+  const auto text = draft_text(three_passes(), 16, simple_rates());
+  for (const auto* part :
+       {"batch 2: 5 drafts", "400000.0 us a draft",
+        "4000.000 ms +-1000.000 (3000.000..8000.000), 3", "0.25 decode steps of this batch",
+        "250.000 ms in every step", "50.0 % of the bound",
+        "inside ops      80.0 % of a pass's time", "inside kernels  50.0 % of 2 threads"})
+    CHECK_MESSAGE(has(text, part), part << " in " << text);
+  CHECK(text.find("experts") < text.find("head"));  // the costliest first
+  CHECK(!has(draft_text(three_passes(), 0, simple_rates()), "decode steps"));
+}
+
+TEST_CASE("a phase says how much of a step lies inside ops, and how much kernel threads work") {
+  offline_phase phase;
+  phase.batch = 4;
+  phase.steps.seconds = samples_of({4, 6});
+  phase.steps.steps = 2;
+  phase.steps.rows = 8;
+  phase.steps.tokens = 8;
+  phase.steps.span_seconds = 10;
+  phase.steps.host_seconds = 0.5;
+  phase.steps.rows_per_second = samples_of({0.8});
+  phase.work = three_passes().work;
+  phase.work.op_ns = 9'000'000'000;
+  const auto it = phase_object(phase, simple_rates());
+  CHECK(is_near(it.at("share_in_ops").to_number<double>(), 0.9));
+  CHECK(is_near(it.at("share_in_kernels").to_number<double>(), 0.75));
+  CHECK(is_near(it.at("share").to_number<double>(), 0.6));
+  CHECK(is_near(it.at("host_share").to_number<double>(), 0.05));
+  const auto text = phase_text(phase, "decode", simple_rates());
+  CHECK(has(text, "inside ops      90.0 % of a step's time"));
+  CHECK(has(text, "inside kernels  75.0 % of 2 threads x a step's time"));
+  phase.work = {};
+  CHECK(phase_object(phase, simple_rates()).at("share_in_kernels").is_null());
+  CHECK(has(phase_text(phase, "decode", simple_rates()), "not counted apart"));
+}
+
+TEST_CASE("the table of kernels has one title for all rows of a shape, wherever they come from") {
+  std::vector<kernel_result> results(3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    auto& it = results[i];
+    it.facts.name = i == 1 ? "rope" : "linear";
+    it.facts.shape = "4 x 4";
+    it.facts.rows = static_cast<std::int64_t>(1 + i);
+    it.threads = 2;
+    it.seconds = samples_of({4, 2, 4});
+  }
+  results[0].facts.type = "e4m3";
+  results[0].facts.packed_bytes = 8'390'000;
+  results[0].facts.stored_bytes = 4'200'000;
+  results[0].cost = {200, 10, 0};
+  results[2].cost = {10, 50, 0};
+  const auto text = kernel_table(results, simple_rates());
+  CHECK(text.rfind("share: ", 0) == 0);  // what the columns mean comes first
+  const auto title = text.find("linear: 4 x 4, 2 threads\n");
+  REQUIRE(title != std::string::npos);
+  CHECK(text.find("linear: ", title + 1) == std::string::npos);
+  CHECK(title < text.find("rope: 4 x 4"));
+  CHECK(has(text, "50%   100%  bandwidth    8.39    4.20\n"));
+  CHECK(has(text, "25%    50%  f32\n"));
+  CHECK(text.find("25%") < text.find("rope: "));
+}
+
+TEST_CASE("random ids lie in the vocabulary, follow from the seed and don't repeat themselves") {
+  random_ids ids(7, 100), same(7, 100), other(8, 100);
+  const auto first = ids.draw(50);
+  CHECK(first == same.draw(50));
+  CHECK(first != other.draw(50));
+  CHECK(first != ids.draw(50));
+  CHECK(ids.drawn() == 100);
+  for (const auto id : first) CHECK((id >= 0 && id < 100));
 }

@@ -2,9 +2,10 @@
 /// JSON.
 ///
 /// Every --json is one object {"command", "schema": bench_schema, "machine", "settings", "rates",
-/// ...} (bench_machine.hpp); what follows is in bench_kernels.hpp and bench_offline.hpp. Times are
-/// in seconds, rates per second, sizes in bytes. A number is in it only if it was measured in that
-/// run: what does not apply is null. A field that changes its meaning raises `bench_schema`.
+/// ...} (bench_machine.hpp); what follows is "kernels" (bench_kernels.hpp), or "prefill", "decode"
+/// (bench_offline.hpp) and "draft" (bench_drafts.hpp). Times are in seconds, rates per second,
+/// sizes in bytes. A number is in it only if it was measured in that run: what does not apply is
+/// null. A field that changes its meaning raises `bench_schema`.
 #pragma once
 
 #include <cstdint>

@@ -38,6 +38,40 @@ double per_second(std::int64_t work, const kernel_result& it) {
   return static_cast<double>(work) / it.seconds.median();
 }
 
+/// Columns of the table; the heads are as wide as what kernel_line writes.
+std::string table_head() {
+  return fmt::format("{:<7}{:>5}{:>11}{:>9}{:>11}{:>7}{:>8}{:>7}{:>7}  {:<9}{:>8}{:>8}\n", "  type",
+                     "rows", "us/call", "+-mad", "ns/row", "GB/s", "Gop/s", "share", "best", "of",
+                     "packed", "stored");
+}
+
+std::string kernel_line(const kernel_result& it, const machine_rates& rates) {
+  const auto& facts = it.facts;
+  const auto median = it.seconds.median();
+  const auto bound = bound_of(it, rates);
+  auto out = fmt::format("  {:<5}{:>5}{:>11.2f}{:>9.2f}{:>11.1f}",
+                         facts.type.empty() ? "-" : facts.type, facts.rows, median * 1e6,
+                         it.seconds.mad() * 1e6, median * 1e9 / static_cast<double>(facts.rows));
+  if (bound.seconds > 0)
+    out +=
+      fmt::format("{:>7.1f}{:>8.1f}{:>6.0f}%{:>6.0f}%  {:<9}", per_second(it.cost.bytes, it) / 1e9,
+                  per_second(it.cost.flops + it.cost.int8_ops, it) / 1e9,
+                  100 * bound.seconds / median, 100 * bound.seconds / it.seconds.min(), bound.by);
+  if (facts.packed_bytes > 0)
+    out += fmt::format("{:>8.2f}{:>8.2f}", static_cast<double>(facts.packed_bytes) / 1e6,
+                       static_cast<double>(facts.stored_bytes) / 1e6);
+  out.erase(out.find_last_not_of(' ') + 1);
+  return out + '\n';
+}
+
+constexpr const char* legend =
+  "share: the least time that the limits above allow for a call's bytes and operations, over the\n"
+  "  time measured: 100% is a perfect kernel. best: the same of the fastest repeat. of: the limit\n"
+  "  that decides. Weights of products come from memory; what stays in the caches may pass 100%\n"
+  "  of bandwidth, and 4-bit weights 100% of the int8 rate, as they need fewer instructions.\n"
+  "us/call: the median over repeats; mad: the median distance from it. A blank: not counted.\n"
+  "packed, stored: MB of weights as the kernel reads them, and as a checkpoint has them.\n";
+
 }  // namespace
 
 kernel_result kernel_stopwatch::measure(kernel_case it) {
@@ -97,27 +131,19 @@ json::object kernel_object(const kernel_result& it, const machine_rates& rates) 
 }
 
 std::string kernel_table(std::span<const kernel_result> results, const machine_rates& rates) {
-  auto out = fmt::format("{:<17}{:<6}{:<34}{:>5}{:>8}{:>12}{:>9}{:>12}{:>8}{:>9}{:>7}{:>7}  {}\n",
-                         "kernel", "type", "shape", "rows", "threads", "us/call", "+-mad", "ns/row",
-                         "GB/s", "Gop/s", "share", "best", "of (packed, stored MB)");
+  std::vector<std::string> titles, sections;
   for (const auto& it : results) {
-    const auto& facts = it.facts;
-    const auto median = it.seconds.median();
-    const auto bound = bound_of(it, rates);
-    out += fmt::format("{:<17}{:<6}{:<34}{:>5}{:>8}{:>12.2f}{:>9.2f}{:>12.1f}", facts.name,
-                       facts.type.empty() ? "-" : facts.type, facts.shape, facts.rows, it.threads,
-                       median * 1e6, it.seconds.mad() * 1e6,
-                       median * 1e9 / static_cast<double>(facts.rows));
-    if (bound.seconds > 0)
-      out +=
-        fmt::format("{:>8.1f}{:>9.1f}{:>6.0f}%{:>6.0f}%  {}", per_second(it.cost.bytes, it) / 1e9,
-                    per_second(it.cost.flops + it.cost.int8_ops, it) / 1e9,
-                    100 * bound.seconds / median, 100 * bound.seconds / it.seconds.min(), bound.by);
-    if (facts.packed_bytes > 0)
-      out += fmt::format(" ({:.2f}, {:.2f})", static_cast<double>(facts.packed_bytes) / 1e6,
-                         static_cast<double>(facts.stored_bytes) / 1e6);
-    out += '\n';
+    const auto title = fmt::format("{}: {}, {} thread{}", it.facts.name, it.facts.shape, it.threads,
+                                   it.threads == 1 ? "" : "s");
+    const auto at = std::find(titles.begin(), titles.end(), title) - titles.begin();
+    if (static_cast<std::size_t>(at) == titles.size()) {
+      titles.push_back(title);
+      sections.push_back('\n' + title + '\n' + table_head());
+    }
+    sections[static_cast<std::size_t>(at)] += kernel_line(it, rates);
   }
+  std::string out = legend;
+  for (const auto& section : sections) out += section;
   return out;
 }
 

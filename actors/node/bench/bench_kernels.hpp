@@ -47,8 +47,11 @@ const std::vector<std::string>& weight_types();
 /// linear [2048, 2048] and expert_ffn (64 experts of 1024 and 512, 6 a token).
 std::vector<case_source> product_cases(const kernels::ops& ops, std::span<const std::string> types,
                                        std::span<const std::int32_t> rows);
-/// What else a layer does, at the sizes of a model of width 1024.
+/// What else a layer does, op by op, at the sizes of a model of width 1024.
 std::vector<case_source> layer_cases(const kernels::ops& ops, std::span<const std::int32_t> rows);
+/// The fused ops of an attention sublayer at the same sizes.
+std::vector<case_source> attention_cases(const kernels::ops& ops,
+                                         std::span<const std::int32_t> rows);
 /// 32 rows of 129,280 logits, temperature 1, top_p 0.95, no top_k: flat and peaked ones.
 std::vector<case_source> sampling_cases(const kernels::ops& ops);
 
@@ -89,6 +92,7 @@ private:
 /// "share", "share_best": bound over median and over best time; the last four null where no work is
 /// counted or the case ran on other threads than the rates}.
 json::object kernel_object(const kernel_result& it, const machine_rates& rates);
+/// What the columns mean, then a table for each op and shape, in order of appearance.
 std::string kernel_table(std::span<const kernel_result> results, const machine_rates& rates);
 
 }  // namespace deepinfer

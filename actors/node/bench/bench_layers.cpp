@@ -1,148 +1,30 @@
 // What a layer does besides products with packed weights, at the sizes of a model of width 1024.
-#include <cmath>
 #include <memory>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "actors/node/bench/bench_kernels.hpp"
-#include "runtime/base/random.hpp"
+#include "actors/node/bench/bench_layer_data.hpp"
 
 namespace deepinfer {
 namespace {
 
-using floats = std::vector<float>;
-using ints = std::vector<std::int32_t>;
+using namespace bench_layer;
 
-constexpr std::int64_t dim = 1024, streams = 4, mixes = (2 + streams) * streams;
-constexpr std::int64_t heads = 16, head_dim = 256;
-constexpr std::int32_t rotary = 32;
-constexpr std::int32_t window = 128, visible_rows = 4096, block_size = 64;
-constexpr std::int64_t index_heads = 8, index_dim = 64, selected_rows = 512;
+constexpr std::int64_t streams = 4, mixes = (2 + streams) * streams;
 constexpr std::int32_t experts = 64, experts_per_token = 6;
 
-floats noise(std::int64_t count, float scale = 1) {
-  floats out(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < out.size(); ++i)
-    out[i] =
-      scale * static_cast<float>(2 * unit_real(static_cast<std::uint32_t>(split_mix64(i + 7))) - 1);
-  return out;
-}
-
-/// A decode step: every token a sequence of its own at position visible_rows - 1. All sequences
-/// share their blocks, as reading does not mind.
-struct decode_batch {
-  explicit decode_batch(std::int64_t tokens)
-    : slot(static_cast<std::size_t>(tokens)),
-      position(slot.size(), visible_rows - 1),
-      first(slot.size()),
-      table(slot.size() * blocks) {
-    std::iota(slot.begin(), slot.end(), 0);
-    first = slot;
-    for (std::size_t i = 0; i < table.size(); ++i)
-      table[i] = static_cast<std::int32_t>(i * 7 % blocks);
-  }
-  kernels::batch_view view() const {
-    return {static_cast<std::int32_t>(slot.size()),
-            slot.data(),
-            position.data(),
-            first.data(),
-            position.data(),
-            table.data(),
-            blocks,
-            block_size};
-  }
-
-  static constexpr std::int32_t blocks = visible_rows / block_size;
-  ints slot, position, first, table;
-};
-
-/// A case over `data`, which `run(stream, data)` may write.
-template <class Data, class Run>
-case_source case_of(const char* name, std::string shape, std::int64_t rows, Run run) {
-  return {name, [name, shape, rows, run]() -> result<kernel_case> {
-            auto data = std::make_shared<Data>(rows);
-            kernel_case it;
-            it.name = name;
-            it.shape = shape;
-            it.rows = rows;
-            it.run = [data, run](const stream_ref& stream, std::int64_t) { run(stream, *data); };
-            return it;
-          }};
-}
-
-struct attention_data {
-  explicit attention_data(std::int64_t tokens)
-    : batch(tokens),
-      q(noise(tokens * heads * head_dim)),
-      step_rows(noise(tokens * head_dim)),
-      ring(noise(tokens * window * head_dim)),
-      memory(noise(std::int64_t{visible_rows} * head_dim)),
-      sink(noise(heads)),
-      o(q.size()),
-      selected(static_cast<std::size_t>(tokens * selected_rows)) {
-    for (std::size_t i = 0; i < selected.size(); ++i)
-      selected[i] = static_cast<std::int32_t>(i % selected_rows * (visible_rows / selected_rows));
-  }
-  decode_batch batch;
-  floats q, step_rows, ring, memory, sink, o;
-  ints selected;
-};
-
 case_source attention_case(const kernels::ops& ops, std::int64_t rows) {
-  const auto shape =
-    fmt::format("{} heads of {}, {} + {} rows", heads, head_dim, window, selected_rows);
-  return case_of<attention_data>(kernels::sparse_attention_args::op_name, shape, rows,
+  return case_of<attention_data>(kernels::sparse_attention_args::op_name, attention_shape(), rows,
                                  [&ops](const stream_ref& stream, attention_data& data) {
-                                   kernels::sparse_attention_args args;
-                                   args.batch = data.batch.view();
-                                   args.q = data.q.data();
-                                   args.step_rows = data.step_rows.data();
-                                   args.ring = data.ring.data();
-                                   args.ring_size = window;
-                                   args.window = window;
-                                   args.ratio = 1;
-                                   args.memory = data.memory.data();
-                                   args.selected = data.selected.data();
-                                   args.selected_count = selected_rows;
-                                   args.sink = data.sink.data();
-                                   args.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-                                   args.o = data.o.data();
-                                   args.heads = heads;
-                                   args.dim = head_dim;
-                                   ops.sparse_attention(stream, args);
+                                   ops.sparse_attention(stream, data.sparse_args());
                                  });
 }
 
-struct index_data {
-  explicit index_data(std::int64_t tokens)
-    : batch(tokens),
-      query(noise(tokens * index_heads * index_dim)),
-      weight(noise(tokens * index_heads)),
-      keys(noise(std::int64_t{visible_rows} * index_dim)),
-      score(noise(tokens * visible_rows)),
-      selected(static_cast<std::size_t>(tokens * selected_rows)) {}
-  decode_batch batch;
-  floats query, weight, keys, score;
-  ints selected;
-};
-
 case_source index_case(const kernels::ops& ops, std::int64_t rows) {
-  const auto shape = fmt::format("{} heads of {}, {} rows", index_heads, index_dim, visible_rows);
-  return case_of<index_data>(kernels::index_scores_args::op_name, shape, rows,
+  return case_of<index_data>(kernels::index_scores_args::op_name, index_shape(), rows,
                              [&ops](const stream_ref& stream, index_data& data) {
-                               kernels::index_scores_args args;
-                               args.batch = data.batch.view();
-                               args.count = args.batch.tokens;
-                               args.query = data.query.data();
-                               args.weight = data.weight.data();
-                               args.keys = data.keys.data();
-                               args.heads = index_heads;
-                               args.dim = index_dim;
-                               args.score = data.score.data();
-                               args.row_limit = visible_rows;
-                               ops.index_scores(stream, args);
+                               ops.index_scores(stream, data.score_args());
                              });
 }
 
@@ -282,12 +164,7 @@ std::vector<case_source> stream_cases(const kernels::ops& ops, std::int64_t rows
 struct rope_data {
   explicit rope_data(std::int64_t tokens)
     : x(noise(tokens * heads * head_dim)),
-      angles(static_cast<std::size_t>(tokens * rotary)) {
-    for (std::size_t i = 0; i < angles.size(); i += 2) {  // a rotation, so x stays as large
-      angles[i] = 0.6F;
-      angles[i + 1] = 0.8F;
-    }
-  }
+      angles(equal_angles(tokens)) {}
   floats x, angles;
 };
 

@@ -128,13 +128,14 @@ json::object rates_object(const machine_rates& rates) {
           {"int8_ops_per_second", summary_of(rates.int8)}};
 }
 
-std::string rates_line(const machine_rates& rates) {
+std::string rates_text(const machine_rates& rates) {
   const auto text = [](const sample_list& it) {
-    return fmt::format("{:.1f} ({:.1f}..{:.1f})", it.max() / 1e9, it.min() / 1e9, it.max() / 1e9);
+    return fmt::format("{:.1f} ({:.1f})", it.max() / 1e9, it.median() / 1e9);
   };
-  return fmt::format("{} thread{}: read {} GB/s, f32 {} GFLOP/s, int8 {} GOP/s, best of {}",
-                     rates.threads, rates.threads == 1 ? "" : "s", text(rates.read),
-                     text(rates.f32), text(rates.int8), rates.read.count());
+  return fmt::format("limits of {} thread{}, best (and median) of {} probes in this run:\n"
+                     "  read {} GB/s, f32 {} GFLOP/s, int8 {} GOP/s",
+                     rates.threads, rates.threads == 1 ? "" : "s", rates.read.count(),
+                     text(rates.read), text(rates.f32), text(rates.int8));
 }
 
 result<machine_probe> machine_probe::make() {

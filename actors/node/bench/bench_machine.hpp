@@ -70,8 +70,9 @@ struct machine_rates {
   work_bound bound(const work_cost& cost) const;
 };
 json::object rates_object(const machine_rates& rates);
-/// "2 threads: read 44.1 GB/s, f32 196.3 GFLOP/s, int8 267.0 GOP/s (best of 12)".
-std::string rates_line(const machine_rates& rates);
+/// "limits of 2 threads, best (and median) of 12 probes in this run:" and a line "read 44.1 (42.0)
+/// GB/s, f32 196.3 (190.1) GFLOP/s, int8 267.0 (266.1) GOP/s".
+std::string rates_text(const machine_rates& rates);
 
 /// Measures rates. A probe takes some 30 ms and reads the clock around work of known size.
 class machine_probe {

@@ -18,7 +18,9 @@ using namespace std::chrono_literals;
 constexpr auto answer_timeout = 600s;  // of one chunk
 constexpr std::int32_t probes = 3;     // before and after each measurement
 
-counted_work copy_of(const work_meter& meter) {
+}  // namespace
+
+counted_work counted_by(const work_meter& meter) {
   counted_work out;
   out.ops.assign(meter.ops().begin(), meter.ops().end());
   out.parts.assign(meter.parts().begin(), meter.parts().end());
@@ -28,7 +30,11 @@ counted_work copy_of(const work_meter& meter) {
   return out;
 }
 
-}  // namespace
+std::vector<token_id> random_ids::draw(std::int32_t count) {
+  std::vector<token_id> out(static_cast<std::size_t>(count));
+  for (auto& id : out) id = static_cast<token_id>(split_mix64(seed_ + 0x10001 * ++drawn_) % vocab_);
+  return out;
+}
 
 step_meters::step_meters() {
   other_.decode = &decode_;
@@ -40,11 +46,11 @@ void step_meters::clear() {
 }
 
 counted_work step_meters::of_decode() const {
-  return copy_of(decode_);
+  return counted_by(decode_);
 }
 
 counted_work step_meters::of_others() const {
-  return copy_of(other_);
+  return counted_by(other_);
 }
 
 offline_bench::offline_bench(const node& engine, step_meters& meters,
@@ -52,7 +58,8 @@ offline_bench::offline_bench(const node& engine, step_meters& meters,
   : engine_(engine),
     meters_(meters),
     settings_(settings),
-    team_(std::make_unique<cpu_team>(engine.facts().threads)) {}
+    team_(std::make_unique<cpu_team>(engine.facts().threads)),
+    ids_(settings.seed, engine.intake().facts().vocab_size) {}
 
 result<void> offline_bench::check() const {
   const auto& facts = engine_.facts();
@@ -113,24 +120,16 @@ result<offline_phase> offline_bench::measure(std::int32_t batch, std::int32_t pr
   return out;
 }
 
-std::vector<token_id> offline_bench::random_prompt(std::int32_t ids) {
-  const auto vocab = static_cast<std::uint64_t>(engine_.intake().facts().vocab_size);
-  std::vector<token_id> out(static_cast<std::size_t>(ids));
-  for (auto& id : out)
-    id = static_cast<token_id>(split_mix64(settings_.seed + 0x10001 * ++drawn_) % vocab);
-  return out;
-}
-
 result<double> offline_bench::run_batch(std::int32_t batch, std::int32_t prompt,
                                         std::int32_t tokens) {
   std::vector<generate_request> requests(static_cast<std::size_t>(batch));
   for (auto& it : requests) {
-    it.ids = random_prompt(prompt);
+    it.ids = ids_.draw(prompt);
     it.sampling.max_tokens = tokens;
     it.sampling.ignore_eos = true;
     it.sampling.temperature = settings_.temperature;
     it.sampling.top_p = settings_.top_p;
-    it.sampling.seed = split_mix64(settings_.seed + drawn_);
+    it.sampling.seed = split_mix64(settings_.seed + ids_.drawn());
   }
   const auto client = engine_.connect();
   const auto begin = work_meter::now_ns();

@@ -7,13 +7,15 @@
 /// Errors: bad_config where the sizes do not fit the node's or its trace, deadline_exceeded
 /// where the engine does not answer, and those of requests.
 ///
-/// JSON of a phase: {"steps", "tokens_per_second": summary over repeats, "seconds": summary of a
-/// step, "bytes", "flops", "int8_ops": what a step needs at least, "bound_seconds", "bound_by"
-/// ("bandwidth", "f32", "int8"), "share": bound over the median step, "share_in_ops": of the steps'
-/// time that passed inside ops, "share_in_kernels": the same of all kernel threads' time, inside
-/// parallel regions, "host_seconds": plan and settle of a step, "host_share": of the steps' time,
-/// "parts" and "ops": [{"name", "calls", "seconds", "share", "bytes", "flops", "int8_ops"}], all of
-/// a step}. A phase without counted work has null from "bytes" to "share_in_kernels".
+/// JSON of a phase: {"batch", "steps", "tokens_per_second": summary over repeats, "seconds":
+/// summary of a step, "bytes", "flops", "int8_ops": what a step needs at least, "bound_seconds",
+/// "bound_by" ("bandwidth", "f32", "int8"), "share": bound over the median step, "share_in_ops":
+/// how much of the steps' time passed between begin and end of ops on the compute stream,
+/// "share_in_kernels": time that kernel threads spent at work inside kernels, over threads times
+/// the steps' time, "host_seconds": plan and settle of a step, "host_share": of the steps' time,
+/// "request_seconds": summary over repeats, "parts" and "ops": [{"name", "calls", "seconds",
+/// "share", "bytes", "flops", "int8_ops"}], all of a step}. A phase without counted work has null
+/// from "bytes" to "share_in_kernels". Draft passes are in bench_drafts.hpp.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +30,7 @@
 #include "actors/node.hpp"
 #include "actors/node/bench/bench_machine.hpp"
 #include "actors/node/bench/bench_steps.hpp"
+#include "runtime/base/ids.hpp"
 #include "runtime/base/work_meter.hpp"
 
 namespace deepinfer {
@@ -49,6 +52,22 @@ struct counted_work {
   work_cost total;
   std::int64_t op_ns = 0;
   std::int64_t busy_ns = 0;
+};
+counted_work counted_by(const work_meter& meter);
+
+/// Ids that follow from a seed, each anew.
+class random_ids {
+public:
+  random_ids(std::uint64_t seed, std::int32_t vocab_size)
+    : seed_(seed),
+      vocab_(static_cast<std::uint64_t>(vocab_size)) {}
+
+  std::vector<token_id> draw(std::int32_t count);
+  std::uint64_t drawn() const { return drawn_; }
+
+private:
+  std::uint64_t seed_, vocab_;
+  std::uint64_t drawn_ = 0;
 };
 
 struct offline_phase {
@@ -93,7 +112,6 @@ private:
   result<double> run_batch(std::int32_t batch, std::int32_t prompt, std::int32_t tokens);
   result<void> wait_until_idle() const;
   result<std::vector<traced_step>> new_steps();
-  std::vector<token_id> random_prompt(std::int32_t ids);
   void probe_machine();
 
   const node& engine_;
@@ -102,12 +120,12 @@ private:
   std::unique_ptr<thread_team> team_;
   std::optional<machine_probe> probe_;  ///< from `run` on
   machine_rates rates_;
-  std::uint64_t drawn_ = 0;
+  random_ids ids_;
   std::uint64_t last_step_ = 0;
 };
 
 json::object phase_object(const offline_phase& phase, const machine_rates& rates);
-/// A line for the phase, then its parts and its costliest ops.
+/// Its figures one by one, then its parts and its costliest ops.
 std::string phase_text(const offline_phase& phase, std::string_view name,
                        const machine_rates& rates);
 
