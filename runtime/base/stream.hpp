@@ -33,17 +33,21 @@ public:
 };
 
 struct stream_ref {
+  static constexpr std::int32_t ranges_per_thread = 2;
+
   thread_team* team = nullptr;  ///< CPU devices; null elsewhere
   void* native = nullptr;       ///< cudaStream_t on CUDA; null elsewhere
   work_meter* meter = nullptr;  ///< null: nothing is measured
 
-  /// Calls body(begin, end) over [0, count), cut into even ranges, one per thread of the team. The
-  /// cut depends on the number of threads: results must not depend on the cut.
+  /// Calls body(begin, end) over [0, count), cut into even ranges, a few per thread of the team:
+  /// where a thread loses its core for a moment, others take over what it has not begun. The cut
+  /// depends on the number of threads: results must not depend on the cut.
   template <class Body>
   void for_ranges(std::int64_t count, Body&& body) const {
     if (count <= 0) return;
     const auto threads = team ? team->threads() : 1;
-    const auto parts = static_cast<std::int32_t>(count < threads ? count : threads);
+    const auto most = threads > 1 ? threads * ranges_per_thread : 1;
+    const auto parts = static_cast<std::int32_t>(count < most ? count : most);
     struct region {
       Body* body;
       std::int64_t count;

@@ -40,6 +40,7 @@ void choose_drafts(const forward_context& context, const draft_weights& weights,
   const std::int64_t vocab = config.vocab_size, rank = config.draft.markov_rank;
   auto* previous = buffers.id.data();  // the first `count` entries: free once the streams are made
   std::copy_n(pass.anchor, count, previous);
+  context.part("draft choice");
   for (std::int32_t i = 0; i < pass.drafts; ++i) {
     auto* logits = buffers.logits.data() + i * vocab;
     kernels::lookup_args lookup;
@@ -100,6 +101,7 @@ void run_part(const forward_context& base, const model_weights& weights, draft_b
                            context.buffers.window_angles.data(), tokens, config.rope_dim});
   run_stages(context, weights, pass);
   auto& shared = context.buffers;
+  context.part("head");
   collapse_streams(context, shared.streams.data(), shared.premix.data(), shared.out.data(), tokens);
   context.norm(weights.draft.norm, shared.out.data(), shared.hidden.data(), tokens);
   const auto hidden =
