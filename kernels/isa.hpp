@@ -2,7 +2,8 @@
 ///
 /// Chosen at run time: one binary serves every machine. Twins of one set go together, so that
 /// results are comparable bit for bit; another set may round differently.
-/// A new set: one entry here, files named after it, one table in cpu_ops.cpp.
+/// A new set: an entry here and in isa.cpp, files named after it (di_targets.cmake gives them their
+/// flags), its tables in cpu_ops.cpp and peak/cpu_peak.cpp, a value of the setting `kernels`.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -188,6 +189,10 @@ result<int> check(const cli_context& context, const parsed_flags& flags) {
   }
   if (const auto mode = flags.text("measure"); mode && it.is_clean()) {
     DI_TRY(it.measured, measure(directory, *mode));
+    if (!std::isfinite(it.measured.max_kl))
+      return fail(
+        errc::device_failed,
+        fmt::format("{}: --measure {}: logits of a position are not finite", directory, *mode));
     it.measured_mode = *mode;
   }
   if (flags.is_on("json"))

@@ -5,9 +5,9 @@
 /// per input.
 /// Weights of type i8 and i4 read the input as int8 (`x8`, see int8_rows.hpp), all others as f32
 /// (`x`).
-/// Precision: f32 sums in the orders of panel_product.hpp; then one rounding to bf16 if `bf16`. A
-/// row's bits depend on that row and W only.
-/// Cost: each weight is read from memory once per call.
+/// Precision: f32 sums in the orders of panel_product.hpp and packed_int8.hpp; then one rounding to
+/// bf16 if `bf16`. A row's bits depend on that row and W only.
+/// Cost: each weight is read from memory once per call and 64 rows.
 /// Source: model-v41.md 4.4 points 3, 19, 25, 27; 20.
 #pragma once
 
@@ -36,7 +36,8 @@ struct linear_args {
 void linear_ref(const stream_ref&, const linear_args&);
 void linear_avx2(const stream_ref&, const linear_args&);
 
-/// Products that do not depend on one another, together: one parallel region for all their panels.
+/// Products that do not depend on one another, together: the AVX2 twin takes one parallel region
+/// for all their panels.
 struct linears_args {
   static constexpr const char* op_name = "linears";
   const linear_args* products = nullptr;  ///< [count]; outputs must not overlap

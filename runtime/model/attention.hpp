@@ -1,8 +1,9 @@
 /// The attention sublayer between its borders, for decoder layers and draft stages.
 ///
-/// Device ops, in order: products of the input; rows (norms, rotation, pooling, appending);
-/// products of the latents; where the layer has an indexer: keys and index queries, then scoring
-/// and selection; attention; the rings; the two output products. Result: buffers.out.
+/// Device ops, in order: products of the input; rows (norms, rotation, pooling, appending), then
+/// the pooling ring; products of the latents; where the layer has an indexer: keys and index
+/// queries, then scoring and selection; attention; the two output products; the window ring.
+/// Result: buffers.out.
 /// Source: model-v41.md 8 (8.9: an indexer scores the keys of its own source, always), 11.3.
 #pragma once
 

@@ -71,5 +71,8 @@ TEST_CASE("the divergence of equal logits is 0, of known ones what the formula s
   CHECK(other.argmax_equal == 1);
   CHECK(other.clear_and_equal == 0);
   const std::vector<float> broken{0, std::numeric_limits<float>::quiet_NaN(), 1, 1};
+  const auto not_finite = compare_logits(broken, broken, 2);
   CHECK(std::isinf(compare_logits(a, broken, 2).mean_kl));
+  CHECK(std::isinf(not_finite.mean_kl));
+  CHECK(not_finite.argmax_equal == 1);
 }
