@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/common/exp_avx2.hpp"
 #include "kernels/common/quantise.hpp"
 #include "kernels/common/vector_avx2.hpp"
 #include "kernels/linear/matrix_rows.hpp"
@@ -7,27 +8,6 @@
 
 namespace deepinfer::kernels {
 namespace {
-
-/// exp by 2^n * e^r, |r| <= ln 2 / 2, with the Taylor polynomial of degree 7: its remainder is
-/// below 2^-27 of the value. Overflow gives infinity, NaN stays NaN. At most 1 ulp.
-__m256 exp_of(__m256 x) {
-  // In this order minimum and maximum hand on a NaN.
-  x = _mm256_max_ps(_mm256_set1_ps(-104.0F), _mm256_min_ps(_mm256_set1_ps(104.0F), x));
-  const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(0x1.715476p+0F)),
-                                   _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  __m256 r = _mm256_fmadd_ps(n, _mm256_set1_ps(-0x1.62e430p-1F), x);
-  r = _mm256_fmadd_ps(n, _mm256_set1_ps(0x1.05c610p-29F), r);
-  __m256 sum = _mm256_set1_ps(1.0F / 5040);
-  for (const float factor : {1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 0.5F, 1.0F, 1.0F})
-    sum = _mm256_fmadd_ps(sum, r, _mm256_set1_ps(factor));
-  // In two factors: 2^n may lie outside the normal numbers where the result doesn't.
-  const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
-  const auto power = [](__m256i exponent) {
-    return _mm256_castsi256_ps(
-      _mm256_slli_epi32(_mm256_add_epi32(exponent, _mm256_set1_epi32(127)), 23));
-  };
-  return _mm256_mul_ps(_mm256_mul_ps(sum, power(half)), power(_mm256_sub_epi32(whole, half)));
-}
 
 /// What a row's activation does besides silu(gate) * up.
 struct swiglu_form {
@@ -47,7 +27,7 @@ void swiglu_row(const float* gate, const float* up, const swiglu_form& form, flo
       u = _mm256_max_ps(_mm256_xor_ps(limit, sign), _mm256_min_ps(limit, u));
       g = _mm256_min_ps(limit, g);
     }
-    const __m256 silu = _mm256_div_ps(g, _mm256_add_ps(one, exp_of(_mm256_xor_ps(g, sign))));
+    const __m256 silu = _mm256_div_ps(g, _mm256_add_ps(one, exp8(_mm256_xor_ps(g, sign))));
     lanes.store(y + i, rounded_if(form.bf16, _mm256_mul_ps(_mm256_mul_ps(silu, u), weight)));
   });
 }
