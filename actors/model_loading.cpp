@@ -1,5 +1,8 @@
 #include "actors/model_loading.hpp"
 
+#include <algorithm>
+#include <thread>
+
 #include <fmt/core.h>
 
 #include "runtime/base/log.hpp"
@@ -25,6 +28,11 @@ result<kernels::isa> kernels_of(const step_settings& settings) {
   return fail(errc::bad_config,
               fmt::format("kernels: found {}, this machine runs at most {}",
                           kernels::name_of(wanted), kernels::name_of(kernels::best_isa())));
+}
+
+std::int32_t threads_of(const step_settings& settings) {
+  const auto cores = std::max(1u, std::thread::hardware_concurrency());
+  return settings.num_threads.value_or(static_cast<std::int32_t>(cores));
 }
 
 result<loaded_model> load_model(const std::string& directory, numeric_mode numeric,

@@ -18,6 +18,9 @@ numeric_mode numeric_of(const step_settings& settings);
 /// The kernels that `settings` name. Error bad_config where this machine doesn't run them.
 result<kernels::isa> kernels_of(const step_settings& settings);
 
+/// Threads of the kernel team that `settings` ask for: one per core where they name none.
+std::int32_t threads_of(const step_settings& settings);
+
 struct loaded_model {
   std::shared_ptr<const model_weights> weights;  ///< with the config
   tokenizer words;

@@ -161,7 +161,7 @@ result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settin
   DI_TRY_VOID(check_memory(model.config(), sizes));
   DI_TRY(auto runner, model_runner::make(model.weights, sizes), path);
 
-  const auto threads = settings.engine.num_threads.value_or(cores());
+  const auto threads = threads_of(settings.engine);
   const auto name = model_name(settings, path);
   rank_machines machines;
   cpu_device_config device;

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <thread>
 
 #include <fmt/format.h>
 
@@ -55,8 +54,7 @@ result<int> logits(const cli_context& context, const parsed_flags& flags) {
                                               tokens, weights->config.max_positions));
 
   const auto& engine = config.settings.engine;
-  cpu_team team(engine.num_threads.value_or(
-    static_cast<std::int32_t>(std::max(1u, std::thread::hardware_concurrency()))));
+  cpu_team team(threads_of(engine));
   const stream_ref stream{.team = &team, .native = nullptr};
   session_config sizes;
   sizes.max_positions = tokens;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "actors/model_loading.hpp"
@@ -32,8 +31,7 @@ result<std::vector<float>> logits_of(const std::string& directory, numeric_mode 
   const auto most = std::min<std::size_t>(
     ids.size(), static_cast<std::size_t>(std::max<std::int64_t>(model.config().max_positions, 1)));
   ids.resize(most);
-  cpu_team team(settings.num_threads.value_or(
-    static_cast<std::int32_t>(std::max(1u, std::thread::hardware_concurrency()))));
+  cpu_team team(threads_of(settings));
   session_config sizes;
   sizes.numeric = mode;
   sizes.max_positions = static_cast<std::int32_t>(ids.size());
