@@ -20,6 +20,10 @@ void step_plan::clear() {
   block_begin.assign(1, 0);
   blocks.clear();
   starts.clear();
+  total_width = 0;
+  bucket = 0;
+  gated.clear();
+  moves.clear();
 }
 
 void step_result::clear() {
@@ -31,6 +35,10 @@ void step_result::clear() {
   token_begin.assign(1, 0);
   tokens.clear();
   logprobs.clear();
+  widths.clear();
+  drafts_per_row = 0;
+  drafts.clear();
+  confidences.clear();
   times = {};
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "messages/kv.hpp"
 #include "messages/request.hpp"
 #include "runtime/base/device_work.hpp"
 #include "runtime/base/error.hpp"
@@ -31,8 +32,13 @@ struct slot_start {
   std::uint32_t epoch = 0;
   std::int32_t prompt_tokens = 0;  ///< ids of the original prompt: outputs begin at this position
   std::int32_t outputs = 0;  ///< outputs already known when the epoch starts (after preemption)
+  /// Of the first query. What lies before it is in full cached blocks, the first of the row's
+  /// blocks; what else the slot keeps of it is restored from the last of them.
+  std::int32_t position = 0;
+  std::int32_t output_limit = 0;  ///< most outputs the sequence may ever have
   std::shared_ptr<const sampling_params> params;
 };
+
 
 /// scheduler -> worker. Immutable once sent.
 struct step_plan {
@@ -45,7 +51,7 @@ struct step_plan {
   std::vector<slot_id> slots;
   std::vector<row_kind> kinds;
   std::vector<std::int32_t> sources;  ///< the remap
-  std::vector<std::int32_t> widths;   ///< query tokens: chunk length, or 1 + drafts
+  std::vector<std::int32_t> widths;   ///< most query tokens: chunk length, or 1 + drafts
   std::vector<std::int32_t>
     positions;  ///< of the row's first query: exact if fresh, else an upper bound
   std::vector<std::int32_t> yields_max;  ///< most tokens the row can give (0: not a final chunk)
@@ -64,6 +70,24 @@ struct step_plan {
 
   std::vector<slot_start> starts;
 
+  /// Query tokens of the whole step: the sum of the widths. Or less, in a decode step: then each
+  /// row has one, and the device gives the rest to the drafts of the largest cumulative confidence
+  /// (missing ones count 1; ties: the lower row), at most width - 1 to each row.
+  std::int32_t total_width = 0;
+  std::int32_t bucket = 0;  ///< tokens the step is padded to; 0: it is not padded
+
+  /// One entry per row. 1: the row is sampled when the host has sent its masks (`sample_gate`),
+  /// behind the rows that need none; the step's results travel only then.
+  std::vector<std::uint8_t> gated;
+
+  /// Done in this order, before everything else the step does.
+  std::vector<block_move> moves;
+
+  bool is_gated() const {
+    for (const auto row : gated)
+      if (row != 0) return true;
+    return false;
+  }
   std::int32_t rows() const { return static_cast<std::int32_t>(sequences.size()); }
   std::span<const token_id> row_tokens(std::int32_t row) const {
     const auto i = static_cast<std::size_t>(row);
@@ -80,19 +104,41 @@ struct step_plan {
   void clear();
 };
 
+/// scheduler -> worker: masks of the gated rows of a launched step, all of them at once.
+///
+/// Row rows[i] has one mask per query token it was planned with, counted from its first: words
+/// [(mask_begin[i] + j) * words, ... + words) say what the token after query j may be (bit id % 32
+/// of word id / 32). mask_begin has one entry more than rows. A chunk has one mask, for its last.
+struct sample_gate {
+  step_id step;
+  std::int32_t words = 0;  ///< of a mask: vocabulary / 32, rounded up
+  std::vector<std::int32_t> rows;
+  std::vector<std::int32_t> mask_begin;
+  std::vector<std::uint32_t> masks;
+};
+
 /// worker -> scheduler, once per step, in launch order. On failure (`code` not ok) the token
 /// columns are empty and every row of the plan has failed.
 struct step_result {
   step_id step;
   errc code = errc::ok;
-  std::vector<seq_id> sequences;
-  std::vector<std::uint32_t> epochs;
+  std::vector<seq_id> sequences{};
+  std::vector<std::uint32_t> epochs{};
   /// Row i gave tokens[token_begin[i], token_begin[i + 1]); rows + 1 entries.
-  std::vector<std::int32_t> token_begin;
-  std::vector<token_id> tokens;
+  std::vector<std::int32_t> token_begin{};
+  std::vector<token_id> tokens{};
   /// One per token where any row asked for logprobs, else empty; an entry without ids: not asked.
-  std::vector<token_logprobs> logprobs;
-  phase_times times;
+  std::vector<token_logprobs> logprobs{};
+  /// Query tokens that each row really had: less than planned where the device split the step's
+  /// total, 0 where its stop mask had killed the row (which then gives no token).
+  std::vector<std::int32_t> widths{};
+  /// What the drafter made of each row for the row behind it: [rows, drafts_per_row], ids -1 and
+  /// confidences 0 in rows that yield nothing; empty without a drafter. Confidences lie in [0, 1]:
+  /// the chance that a draft is accepted if all before it are. Empty: the drafter gives none.
+  std::int32_t drafts_per_row = 0;
+  std::vector<token_id> drafts{};
+  std::vector<float> confidences{};
+  phase_times times{};
   const char* what = "";  ///< more about a failure: a literal
 
   std::span<const token_id> row_tokens(std::int32_t row) const {

@@ -33,6 +33,8 @@ struct sampling_params {
   bool ignore_eos = false;
   bool include_stop = false;  ///< keep the matched stop string in the text
   bool skip_special_tokens = true;
+  bool reasoning = false;  ///< outputs begin with reasoning, which the end-of-thinking id ends
+  std::string grammar;     ///< what outputs must be: "" = anything, "json_object"
   std::vector<token_id> stop_token_ids;
   std::vector<std::string> stop;  ///< matched on the text's bytes, across tokens
   std::vector<std::pair<token_id, float>> logit_bias;
@@ -48,6 +50,7 @@ struct sampling_params {
                   field{"logprobs", &s::logprobs}, field{"ignore_eos", &s::ignore_eos},
                   field{"include_stop", &s::include_stop},
                   field{"skip_special_tokens", &s::skip_special_tokens},
+                  field{"reasoning", &s::reasoning}, field{"grammar", &s::grammar},
                   field{"stop_token_ids", &s::stop_token_ids}, field{"stop", &s::stop},
                   field{"logit_bias", &s::logit_bias});
   }
@@ -59,7 +62,8 @@ struct sequence_request {
   seq_id sequence;
   std::shared_ptr<const std::vector<token_id>> prompt;  ///< never empty
   std::shared_ptr<const sampling_params> params;
-  std::int32_t priority = 0;  ///< higher first
+  std::int32_t priority = 0;     ///< higher first
+  std::uint64_t cache_salt = 0;  ///< requests of different salts share no cached prefix
 };
 
 enum class finish_reason : std::uint8_t { none, stop, length, abort, error, resource, tool_calls };

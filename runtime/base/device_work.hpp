@@ -12,9 +12,10 @@
 namespace deepinfer {
 
 /// Phases of a step, in order. copy_in and copy_out have a stream each; forward (fix-up included)
-/// and sample share the compute stream.
-enum class step_phase : std::uint8_t { copy_in, forward, sample, copy_out };
-inline constexpr std::size_t step_phases = 4;
+/// and the samplings share the compute stream. sample_gated is run only of a gated work: it samples
+/// the rows that had to wait for the host.
+enum class step_phase : std::uint8_t { copy_in, forward, sample, sample_gated, copy_out };
+inline constexpr std::size_t step_phases = 5;
 
 struct device_status {
   errc code = errc::ok;
@@ -34,6 +35,11 @@ class device_work {
 public:
   virtual ~device_work() = default;
   virtual step_id step() const = 0;
+  /// Some rows are sampled only when the host says so: sample_gated and copy_out wait for it.
+  virtual bool is_gated() const { return false; }
+  /// The phase begins: called by devices on which time passes between that and `run`, so that a
+  /// work may look at what it will read; the others only call `run`.
+  virtual void begin(step_phase) {}
   virtual device_status run(step_phase phase, const stream_ref& stream) = 0;
 };
 

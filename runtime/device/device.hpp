@@ -39,7 +39,7 @@ constexpr stream_kind stream_of(step_phase phase) {
   }
 }
 
-/// "copy_in", "compute", "copy_out"; "copy_in", "forward", "sample", "copy_out".
+/// "copy_in", "compute", "copy_out"; and of each phase.
 std::string_view name_of(stream_kind stream);
 std::string_view name_of(step_phase phase);
 
@@ -65,6 +65,8 @@ struct stream_task {
   step_id step;
   step_phase phase = step_phase::copy_in;
   bool is_callback = false;  ///< tells the host something; takes no device time
+  /// When it begins, on devices where it takes time (device_work::begin); not if it has failed.
+  void (*begin)(void* user) = nullptr;
 };
 
 enum class memory_kind : std::uint8_t { pinned, device };

@@ -108,6 +108,7 @@ bool virtual_device::begin_head(stream_state& stream) {
     if (fault->kind == fault_kind::hang) stream.end_ns = never;
     if (fault->kind == fault_kind::lose) lost_steps_.push_back(head.task.step.value);
   }
+  if (head.task.begin && stream.status.code == errc::ok) head.task.begin(head.task.user);
   return true;
 }
 

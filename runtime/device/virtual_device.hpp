@@ -2,9 +2,9 @@
 ///
 /// Streams and events behave as on every device; what differs is time. A phase begins when its turn
 /// comes, takes as long as the configuration says, and its work runs at its virtual end, on the
-/// thread that advances the clock. Nothing runs inside launch_step. At equal times copy-in comes
-/// before compute, and compute before copy-out; so runs with equal configuration and equal calls
-/// are equal. Not thread-safe. Source: scenarios 4.
+/// thread that advances the clock. Nothing runs inside launch_step but `begin` of a phase whose
+/// turn it is. At equal times copy-in comes before compute, and compute before copy-out; so runs
+/// with equal configuration and equal calls are equal. Not thread-safe. Source: scenarios 4.
 #pragma once
 
 #include <array>
@@ -39,8 +39,8 @@ struct phase_fault {
 };
 
 struct virtual_device_config {
-  /// Nanoseconds of copy_in, forward, sample, copy_out.
-  std::array<std::int64_t, step_phases> phase_ns{0, 2'000'000, 0, 0};
+  /// Nanoseconds of copy_in, forward, sample, sample_gated, copy_out.
+  std::array<std::int64_t, step_phases> phase_ns{0, 2'000'000, 0, 0, 0};
   std::int64_t jitter_ns = 0;     ///< a phase takes up to this much longer
   std::uint64_t jitter_seed = 0;  ///< draws the jitter by step and phase; 0: none
   std::vector<phase_delay> delays{};

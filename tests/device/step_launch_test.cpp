@@ -23,6 +23,7 @@ TEST_CASE("phases of a step run in order, each once, and then the completion com
     CHECK(record.status.code == errc::ok);
     std::int64_t last = 0;
     for (std::size_t i = 0; i < step_phases; ++i) {
+      if (i == static_cast<std::size_t>(step_phase::sample_gated)) continue;
       CHECK(record.times.begin_ns[i] >= last);
       CHECK(record.times.end_ns[i] >= record.times.begin_ns[i]);
       last = record.times.end_ns[i];
@@ -55,7 +56,7 @@ TEST_CASE("the first phase that fails skips the rest, its status arrives, later 
       const auto lines = log.lines();
       const auto ran = std::count_if(lines.begin(), lines.end(),
                                      [](const auto& line) { return line.ends_with(" 1"); });
-      CHECK(ran == static_cast<std::int64_t>(phase) + 1);
+      CHECK(ran == (phase == step_phase::copy_out ? 4 : static_cast<std::int64_t>(phase) + 1));
       CHECK(lines.size() == static_cast<std::size_t>(ran) + 4);
       for (auto later = static_cast<std::size_t>(phase) + 1; later < step_phases; ++later)
         CHECK(records[0].times.end_ns[later] == 0);
@@ -171,5 +172,52 @@ TEST_CASE(
     run.settle();
     CHECK(done.wait_for(1).front().status.is_sticky);
     CHECK(log.lines().size() == 5);
+  }
+}
+
+TEST_CASE("a gated step stops behind its sampling; later steps pass; the gate ends it") {
+  for (auto& made : devices()) {
+    event_log log;
+    completions done(&log);
+    auto run = std::move(made);
+    CAPTURE(run.name);
+    auto gated = std::make_shared<logged_work>(1, &log);
+    auto later = std::make_shared<logged_work>(2, &log);
+    const auto held = launch_gated_step(*run.dev, gated, ticket{1}, completions::receive, &done);
+    REQUIRE(held.has_value());
+    REQUIRE(launch_step(*run.dev, later, ticket{2}, completions::receive, &done));
+    run.settle();
+    done.wait_for(1);
+    const auto before = log.lines();
+    CHECK(std::count(before.begin(), before.end(), "copy_out 1") == 0);
+    REQUIRE(finish_step(*held));
+    run.settle();
+    const auto records = done.wait_for(2);
+    const auto after = log.lines();
+    CHECK(std::vector<std::string>(after.end() - 3, after.end()) ==
+          std::vector<std::string>{"sample_gated 1", "copy_out 1", "done 1"});
+    CHECK(records[1].status.code == errc::ok);
+    CHECK(records[1].times.begin_ns[static_cast<std::size_t>(step_phase::sample_gated)] >= 0);
+  }
+}
+
+TEST_CASE("a gated step whose gate never opens fails once, and its work is let go") {
+  for (auto& made : devices()) {
+    event_log log;
+    completions done;
+    auto run = std::move(made);
+    CAPTURE(run.name);
+    auto gated = std::make_shared<logged_work>(1, &log);
+    gated->log_destruction = true;
+    const auto held =
+      launch_gated_step(*run.dev, std::move(gated), ticket{1}, completions::receive, &done);
+    REQUIRE(held.has_value());
+    abandon_step(*held);
+    run.settle();
+    const auto records = done.wait_for(1);
+    CHECK(records[0].status.code == errc::device_failed);
+    CHECK_FALSE(records[0].status.is_sticky);
+    const auto lines = log.lines();
+    CHECK(std::count(lines.begin(), lines.end(), "copy_out 1") == 0);
   }
 }

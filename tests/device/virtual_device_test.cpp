@@ -21,7 +21,7 @@ constexpr auto at(step_phase phase) {
 
 TEST_CASE("phases take their times, and a copy overlaps with the step before it") {
   completions done;
-  virtual_device dev({.phase_ns = {1 * ms, 4 * ms, 2 * ms, 3 * ms}});
+  virtual_device dev({.phase_ns = {1 * ms, 4 * ms, 2 * ms, 2 * ms, 3 * ms}});
   launch(dev, 1, done);
   launch(dev, 2, done);
   CHECK(dev.next_event_ns() == 1 * ms);
@@ -30,11 +30,11 @@ TEST_CASE("phases take their times, and a copy overlaps with the step before it"
   REQUIRE(records.size() == 2);
   const auto& first = records[0].times;
   const auto& second = records[1].times;
-  CHECK(first.begin_ns == std::array<std::int64_t, 4>{0, 1 * ms, 5 * ms, 7 * ms});
-  CHECK(first.end_ns == std::array<std::int64_t, 4>{1 * ms, 5 * ms, 7 * ms, 10 * ms});
+  CHECK(first.begin_ns == std::array<std::int64_t, 5>{0, 1 * ms, 5 * ms, 0, 7 * ms});
+  CHECK(first.end_ns == std::array<std::int64_t, 5>{1 * ms, 5 * ms, 7 * ms, 0, 10 * ms});
   // copy_in of step 2 runs under forward of step 1, its forward under copy_out of step 1.
-  CHECK(second.begin_ns == std::array<std::int64_t, 4>{1 * ms, 7 * ms, 11 * ms, 13 * ms});
-  CHECK(second.end_ns[3] == 16 * ms);
+  CHECK(second.begin_ns == std::array<std::int64_t, 5>{1 * ms, 7 * ms, 11 * ms, 0, 13 * ms});
+  CHECK(second.end_ns[4] == 16 * ms);
   CHECK(dev.now_ns() == 16 * ms);
   CHECK(dev.is_idle());
 }
@@ -42,7 +42,7 @@ TEST_CASE("phases take their times, and a copy overlaps with the step before it"
 TEST_CASE("nothing runs inside launch, and the clock runs only as far as it is told") {
   event_log log;
   completions done(&log);
-  virtual_device dev({.phase_ns = {0, 2 * ms, 0, 0}});
+  virtual_device dev({.phase_ns = {0, 2 * ms, 0, 0, 0}});
   launch(dev, 1, done, &log);
   CHECK(log.lines().empty());
   CHECK(dev.next_event_ns() == 0);  // copy_in ends where it began
@@ -59,7 +59,7 @@ TEST_CASE("nothing runs inside launch, and the clock runs only as far as it is t
 
 TEST_CASE("delays add up for their step and phase, step 0 means every step") {
   completions done;
-  virtual_device dev({.phase_ns = {0, 2 * ms, 1 * ms, 0},
+  virtual_device dev({.phase_ns = {0, 2 * ms, 1 * ms, 0, 0},
                       .delays = {{4, step_phase::forward, 10 * ms},
                                  {0, step_phase::sample, 1 * ms},
                                  {4, step_phase::sample, 5 * ms}}});
@@ -152,7 +152,7 @@ TEST_CASE("destroying a device with hanging work still completes every step") {
 TEST_CASE("jitter stays within its bound, repeats with its seed, and seed 0 has none") {
   const auto forward_times = [](std::uint64_t seed) {
     completions done;
-    virtual_device dev({.phase_ns = {0, 2 * ms, 0, 0}, .jitter_ns = 1 * ms, .jitter_seed = seed});
+    virtual_device dev({.phase_ns = {0, 2 * ms, 0, 0, 0}, .jitter_ns = 1 * ms, .jitter_seed = seed});
     std::vector<std::int64_t> out;
     for (std::uint64_t step = 1; step <= 50; ++step) {
       launch(dev, step, done);
@@ -176,7 +176,7 @@ TEST_CASE("jitter stays within its bound, repeats with its seed, and seed 0 has 
 TEST_CASE("at equal times copy-in ends before compute, and compute before copy-out") {
   event_log log;
   completions done(&log);
-  virtual_device dev({.phase_ns = {2 * ms, 2 * ms, 0, 2 * ms}});
+  virtual_device dev({.phase_ns = {2 * ms, 2 * ms, 0, 0, 2 * ms}});
   for (std::uint64_t step = 1; step <= 3; ++step) launch(dev, step, done, &log);
   dev.advance_to(6 * ms);
   CHECK(log.lines() == std::vector<std::string>{"copy_in 1", "copy_in 2", "forward 1", "sample 1",
