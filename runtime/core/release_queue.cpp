@@ -29,7 +29,7 @@ kv_release release_queue::drain(step_id settled) {
     const auto& oldest = parked_.front();
     if (settled_ < oldest.fence) break;
     if (suspect_ && *suspect_ <= oldest.fence) break;
-    freed.blocks.insert(freed.blocks.end(), oldest.blocks.begin(), oldest.blocks.end());
+    freed.blocks.insert(freed.blocks.end(), oldest.blocks.rbegin(), oldest.blocks.rend());
     freed.slots.insert(freed.slots.end(), oldest.slots.begin(), oldest.slots.end());
     parked_.pop_front();
   }

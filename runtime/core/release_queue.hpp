@@ -32,7 +32,8 @@ public:
   kv_release take(lease_return back);
 
   /// Hands over, in parking order, everything whose fence is at or before `settled` and outside
-  /// quarantine. `settled` never goes back.
+  /// quarantine; of each entry the deepest block first, as if it had been released at once, so that
+  /// cached blocks are evicted in the same order [I21]. `settled` never goes back.
   kv_release drain(step_id settled);
 
   /// The ticket of `step` ran out of time.

@@ -29,17 +29,17 @@ using ints = std::vector<std::int32_t>;
 
 TEST_CASE("a fresh pool hands out 0, 1, 2, and the block freed last goes first") {
   kv_pool pool({{1}, 6, 2});
-  CHECK(numbers(pool.reserve({{1}, 3, 0, false}).blocks) == ints{0, 1, 2});
+  CHECK(numbers(pool.reserve({{1}, 3, 0}).blocks) == ints{0, 1, 2});
   CHECK(pool.release({{1}, {{2}, {0}}, {}}).blocks.empty());
-  CHECK(numbers(pool.reserve({{1}, 2, 0, false}).blocks) == ints{0, 2});
+  CHECK(numbers(pool.reserve({{1}, 2, 0}).blocks) == ints{0, 2});
   pool.check_invariants();
 }
 
 TEST_CASE("a grant holds what is free, and a release pays the rest first [I12]") {
   kv_pool pool({{1}, 4, 2});
-  const auto first = pool.reserve({{1}, 3, 2, false});
+  const auto first = pool.reserve({{1}, 3, 2});
   CHECK(first.slots.size() == 2);
-  const auto second = pool.reserve({{1}, 3, 1, false});
+  const auto second = pool.reserve({{1}, 3, 1});
   CHECK(numbers(second.blocks) == ints{3});
   CHECK(second.slots.empty());
   CHECK(pool.owed_blocks() == 2);
@@ -57,7 +57,7 @@ TEST_CASE("a block or slot freed twice, or foreign, is refused by name [I13]") {
   const auto with_pool = [](auto&& act) {
     return death_message([&] {
       kv_pool pool({{1}, 4, 2});
-      const auto grant = pool.reserve({{1}, 2, 1, false});
+      const auto grant = pool.reserve({{1}, 2, 1});
       DI_CHECK(grant.blocks.size() == 2, "{}", grant.blocks.size());
       act(pool);
     });
@@ -85,25 +85,14 @@ TEST_CASE("a lease that still holds something may not be dropped [I13]") {
   CHECK(said.find("a lease of 1 blocks") != std::string::npos);
 }
 
-TEST_CASE("a shared block is free when its last reference is gone") {
-  kv_pool pool({{1}, 2, 1});
-  const auto block = pool.reserve({{1}, 1, 0, false}).blocks.front();
-  pool.share(block);
-  CHECK(pool.references(block) == 2);
-  CHECK(pool.release({{1}, {block}, {}}).blocks.empty());
-  CHECK(pool.free_blocks() == 1);
-  CHECK(pool.release({{1}, {block}, {}}).blocks.empty());
-  CHECK(pool.free_blocks() == 2);
-}
-
 TEST_CASE("a reset pool is a fresh one") {
   kv_pool pool({{1}, 3, 2});
-  CHECK(pool.reserve({{1}, 9, 9, false}).blocks.size() == 3);
+  CHECK(pool.reserve({{1}, 9, 9}).blocks.size() == 3);
   pool.reset();
   pool.check_invariants();
   CHECK(pool.free_blocks() == 3);
   CHECK(pool.owed_blocks() == 0);
-  CHECK(numbers(pool.reserve({{1}, 1, 0, false}).blocks) == ints{0});
+  CHECK(numbers(pool.reserve({{1}, 1, 0}).blocks) == ints{0});
 }
 
 TEST_CASE("free and held blocks and slots are conserved, whatever comes in which order [I12]") {
@@ -118,15 +107,10 @@ TEST_CASE("free and held blocks and slots are conserved, whatever comes in which
     for (std::uint32_t i = 0; i < 100; ++i) {
       const auto words = random_words(seed, i, draw_purpose::target, 0);
       const block_id block{static_cast<std::int32_t>(words[1] % 12)};
-      if (words[0] % 4 == 0) {
-        take(pool.reserve({{1},
-                           static_cast<std::int32_t>(words[1] % 4),
-                           static_cast<std::int32_t>(words[2] % 2),
-                           false}));
-      } else if (words[0] % 4 == 1 && refs[block.value] > 0) {
-        pool.share(block);
-        ++refs[block.value];
-      } else if (words[0] % 4 == 2 && refs[block.value] > 0) {
+      if (words[0] % 3 == 0) {
+        take(pool.reserve(
+          {{1}, static_cast<std::int32_t>(words[1] % 4), static_cast<std::int32_t>(words[2] % 2)}));
+      } else if (words[0] % 3 == 1 && refs[block.value] > 0) {
         --refs[block.value];
         take(pool.release({{1}, {block}, {}}));
       } else if (!slots.empty()) {
@@ -165,7 +149,7 @@ TEST_CASE("nothing leaves before its fence has settled, and all of it leaves the
   CHECK(queue.parked_blocks() == 3);
   CHECK(queue.drain({4}).blocks.empty());
   const auto first = queue.drain({5});
-  CHECK(numbers(first.blocks) == ints{10, 11});
+  CHECK(numbers(first.blocks) == ints{11, 10});  // deepest first
   CHECK(first.slots == std::vector<slot_id>{{2}});
   CHECK(queue.drain({6}).blocks.empty());
   CHECK(numbers(queue.drain({7}).blocks) == ints{12});
