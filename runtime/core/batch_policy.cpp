@@ -10,12 +10,21 @@ std::int64_t chunk_width(std::int64_t rest, std::int64_t chunk_size, std::int64_
   return std::max<std::int64_t>(0, std::min(wanted, budget));
 }
 
-void choose_decodes(std::vector<decode_candidate>& candidates, std::int64_t rows) {
-  if (static_cast<std::int64_t>(candidates.size()) <= rows) return;
+void choose_decodes(std::vector<decode_candidate>& candidates, std::int64_t tokens) {
+  std::int64_t wanted = 0;
+  for (const auto& it : candidates) wanted += it.width;
+  if (wanted <= tokens) return;
   std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
     return std::tie(a.planned, a.order) < std::tie(b.planned, b.order);
   });
-  candidates.resize(static_cast<std::size_t>(std::max<std::int64_t>(0, rows)));
+  auto last = candidates.begin();
+  while (last != candidates.end() && last->width <= tokens) tokens -= last++->width;
+  candidates.erase(last, candidates.end());
+}
+
+std::int32_t bucket_for(const std::vector<std::int32_t>& buckets, std::int64_t tokens) {
+  const auto found = std::lower_bound(buckets.begin(), buckets.end(), tokens);
+  return found == buckets.end() ? 0 : *found;
 }
 
 }  // namespace deepinfer

@@ -20,11 +20,24 @@ struct decode_candidate {
   sequence_state* sequence = nullptr;
   step_id planned;          ///< newest step that had a row of it
   std::uint64_t order = 0;  ///< in which it started; unique
+  std::int32_t width = 1;   ///< query tokens
 };
 
-/// Leaves at most `rows` candidates. When all fit their order stays (so that a steady batch keeps
-/// its rows); else those planned longest ago go first, then those that started first. Never
-/// allocates.
-void choose_decodes(std::vector<decode_candidate>& candidates, std::int64_t rows);
+/// Leaves candidates whose widths sum to at most `tokens`. When all fit their order stays (so that
+/// a steady batch keeps its rows); else those planned longest ago go first, then those that started
+/// first, up to the first that does not fit. Never allocates.
+void choose_decodes(std::vector<decode_candidate>& candidates, std::int64_t tokens);
+
+/// May a step be a prefill step while rows could decode? `prefills` and `decodes`: steps of that
+/// kind since the last of the other one. Bounded both ways: at least `decode_gap` decode steps
+/// between prefills, at most `prefill_run` prefill steps in a row (0: no bound).
+constexpr bool may_prefill(std::int64_t prefills, std::int64_t decodes, std::int32_t decode_gap,
+                           std::int32_t prefill_run) {
+  if (prefills > 0) return prefill_run == 0 || prefills < prefill_run;
+  return decodes >= decode_gap;
+}
+
+/// The smallest bucket that holds `tokens`, of ascending buckets; 0: none does.
+std::int32_t bucket_for(const std::vector<std::int32_t>& buckets, std::int64_t tokens);
 
 }  // namespace deepinfer

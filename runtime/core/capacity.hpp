@@ -52,12 +52,6 @@ constexpr std::int64_t output_limit(std::int64_t prompt, std::int64_t max_tokens
   return max_tokens < 0 ? room : std::min(max_tokens, room);
 }
 
-/// Tokens whose blocks are promised to a sequence for its whole life when it is admitted.
-constexpr std::int64_t promise_tokens(std::int64_t prompt, std::int64_t max_tokens,
-                                      std::int64_t max_model_len, const pipeline_shape& shape) {
-  return prompt + output_limit(prompt, max_tokens, max_model_len) + shape.margin();
-}
-
 /// May a decode row be launched [I11]? The row reads one id and writes at `committed + widths` at
 /// most; the last id of a full sequence never needs KV. `widths`: in flight, without the new row.
 constexpr bool decode_fits(std::int64_t committed, std::int64_t widths,

@@ -43,6 +43,12 @@ public:
   slot_id slot() const { return slot_; }
   bool is_empty() const { return blocks_.empty() && !has_slot_; }
 
+  /// The cached blocks a sequence begins with, in table order; nothing else may be held yet.
+  void begin_with(std::vector<block_id> blocks) {
+    DI_CHECK(blocks_.empty(), "{} blocks are held already", blocks_.size());
+    blocks_ = std::move(blocks);
+  }
+
   /// Everything, parked behind the newest launched step that names the sequence.
   lease_return::parked park_all(step_id fence) {
     lease_return::parked out{fence, std::exchange(blocks_, {}), {}};

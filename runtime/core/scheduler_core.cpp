@@ -1,3 +1,4 @@
+// Requests come and end; what they held goes to the collector.
 #include "runtime/core/scheduler_core.hpp"
 
 #include <algorithm>
@@ -11,6 +12,9 @@ namespace deepinfer {
 
 namespace {
 
+/// Outputs a sequence has room for before its list grows.
+constexpr std::int64_t outputs_reserved = 8192;
+
 sequence_finish finish_of(finish_reason reason, errc code, std::string message) {
   sequence_finish out;
   out.reason = reason;
@@ -22,24 +26,49 @@ sequence_finish finish_of(finish_reason reason, errc code, std::string message) 
 void clear(scheduler_outbox& box) {
   box.chunks.chunks.clear();
   box.leases.entries.clear();
-  box.want = {};
+  box.want.blocks = box.want.slots = box.want.evict = 0;
+  box.want.must_answer = false;
+  box.want.publish.clear();
+  box.want.retract.clear();
+  box.want.lookups.clear();
+  box.gates.clear();
+  box.preempted.clear();
   box.leases_due = false;
 }
 
 }  // namespace
 
-scheduler_core::scheduler_core(scheduler_config config, const token_texts* texts)
+scheduler_core::scheduler_core(scheduler_config config, const scheduler_helpers& helpers)
   : config_(std::move(config)),
-    texts_(texts),
+    helpers_(helpers),
     shape_{config_.depth, config_.num_drafts, config_.draft_overhang},
     depth_(config_.depth),
     book_(config_.num_kv_blocks, config_.state_slots) {
+  if (config_.max_depth == 0) config_.max_depth = config_.depth;
+  check_config();
+  // What a plan touches gets its final size here.
   const auto& c = config_;
-  DI_CHECK(1 <= c.depth && c.depth <= depth_limit, "depth {}, at most {}", c.depth, depth_limit);
+  const auto rows = static_cast<std::size_t>(std::min(c.max_num_seqs, c.max_num_batched_tokens));
+  for (auto& record : records_) {
+    record.rows.reserve(rows);
+    record.epochs.reserve(rows);
+    record.gated.reserve(rows);
+    record.masks.reserve(rows);
+  }
+  picks_.reserve(rows);
+  candidates_.reserve(static_cast<std::size_t>(c.max_num_seqs));
+  running_.reserve(static_cast<std::size_t>(c.max_num_seqs));
+}
+
+void scheduler_core::check_config() const {
+  const auto& c = config_;
+  DI_CHECK(1 <= c.depth && c.depth <= c.max_depth, "depth {}, at most {}", c.depth, c.max_depth);
+  DI_CHECK(c.max_depth <= depth_limit, "depth {}, at most {}", c.max_depth, depth_limit);
   DI_CHECK(c.num_drafts >= 0, "{} drafts", c.num_drafts);
   DI_CHECK(c.draft_overhang >= 0, "a drafter that writes {} further", c.draft_overhang);
   DI_CHECK(c.max_num_seqs > 0, "{} active sequences", c.max_num_seqs);
-  DI_CHECK(c.max_num_batched_tokens > 0, "{} tokens a step", c.max_num_batched_tokens);
+  DI_CHECK(c.max_num_batched_tokens > c.num_drafts, "{} tokens a step, a decode row has {}",
+           c.max_num_batched_tokens, 1 + c.num_drafts);
   DI_CHECK(c.chunk_size >= 0, "chunks of {}", c.chunk_size);
   DI_CHECK(c.max_model_len > 1, "length {}", c.max_model_len);
   DI_CHECK(c.num_kv_blocks > 0, "{} blocks", c.num_kv_blocks);
@@ -47,16 +76,7 @@ scheduler_core::scheduler_core(scheduler_config config, const token_texts* texts
   DI_CHECK(c.state_slots > 0, "{} slots", c.state_slots);
   DI_CHECK(c.vocab_size > 0, "a vocabulary of {}", c.vocab_size);
   DI_CHECK(c.max_queued > 0, "a queue of {}", c.max_queued);
-
-  // What a plan touches gets its final size here.
-  const auto rows = static_cast<std::size_t>(std::min(c.max_num_seqs, c.max_num_batched_tokens));
-  for (auto& record : records_) {
-    record.rows.reserve(rows);
-    record.epochs.reserve(rows);
-  }
-  picks_.reserve(rows);
-  candidates_.reserve(static_cast<std::size_t>(c.max_num_seqs));
-  running_.reserve(static_cast<std::size_t>(c.max_num_seqs));
+  DI_CHECK(c.resume_stride > 0, "resume points every {} blocks", c.resume_stride);
 }
 
 scheduler_core::~scheduler_core() {
@@ -72,9 +92,10 @@ result<void> scheduler_core::check_request(const sequence_request& request) cons
                 "prompt");
   for (std::size_t i = 0; i < request.prompt->size(); ++i) {
     const auto id = (*request.prompt)[i];
-    if (id < 0 || id >= c.vocab_size)
+    if (id < c.first_id || id >= c.vocab_size)
       return fail(errc::invalid_argument,
-                  fmt::format("prompt token {} is id {}, expected 0..{}", i, id, c.vocab_size - 1),
+                  fmt::format("prompt token {} is id {}, expected {}..{}", i, id, c.first_id,
+                              c.vocab_size - 1),
                   "prompt");
   }
   const auto prompt = static_cast<std::int64_t>(request.prompt->size());
@@ -86,14 +107,17 @@ result<void> scheduler_core::check_request(const sequence_request& request) cons
                 "prompt");
   if (request.params->max_tokens == 0)
     return fail(errc::invalid_argument, "max_tokens is 0, expected at least 1", "max_tokens");
-  if (!texts_ && !request.params->stop.empty())
+  if (!helpers_.texts && !request.params->stop.empty())
     return fail(errc::invalid_argument, "stop strings need a tokenizer, and there is none", "stop");
-  const auto tokens = promise_tokens(prompt, request.params->max_tokens, c.max_model_len, shape_);
-  const auto blocks = blocks_for(tokens, c.block_size);
+  if (!helpers_.grammars && !request.params->grammar.empty())
+    return fail(errc::invalid_argument,
+                fmt::format("grammar {}: this engine has none", request.params->grammar),
+                "grammar");
+  const auto blocks = blocks_for(prompt, c.block_size);
   if (blocks > c.num_kv_blocks)
-    return fail(errc::no_blocks,
-                fmt::format("the sequence may need {} KV blocks ({} tokens), the rank has {}",
-                            blocks, tokens, c.num_kv_blocks));
+    return fail(errc::no_blocks, fmt::format("the prompt needs {} KV blocks ({} tokens), the rank "
+                                             "has {}",
+                                             blocks, prompt, c.num_kv_blocks));
   if (is_draining_) return fail(errc::draining, "the engine is draining and takes no new request");
   if (queue_.size() >= c.max_queued)
     return fail(errc::queue_full, fmt::format("{} requests wait already, at most {} may",
@@ -114,11 +138,18 @@ void scheduler_core::submit(sequence_request request, std::int64_t now_us) {
   }
   const auto prompt = static_cast<std::int64_t>(request.prompt->size());
   const auto limit = output_limit(prompt, request.params->max_tokens, config_.max_model_len);
-  stop_rule rule(*request.params, config_.eos, config_.eos_ids, limit, texts_);
+  stop_rule rule(*request.params, config_.eos, config_.eos_ids, limit, helpers_.texts);
+  const bool reasons = request.params->reasoning && config_.think_end >= 0;
+  if (reasons && !config_.policy.stop_in_reasoning) rule.spare_until(config_.think_end);
   const auto id = request.sequence;
   const auto place = admission_queue::key_of(request.priority, ++arrivals_);
   auto sequence =
     std::make_unique<sequence_state>(std::move(request), now_us, place, std::move(rule));
+  sequence->in_reasoning = reasons;
+  sequence->outputs.reserve(static_cast<std::size_t>(std::min(limit, outputs_reserved)));
+  const auto drafts = static_cast<std::size_t>(config_.num_drafts);
+  sequence->made.confidences.resize(draft_history::kept * drafts);
+  sequence->made.drafts.reserve(drafts);
   queue_.push(place, *sequence);
   sequences_.emplace(id, std::move(sequence));
 }
@@ -142,10 +173,17 @@ void scheduler_core::abort(seq_id sequence, finish_reason reason, errc code,
     ++totals_.late_messages;
     return;
   }
+  ++totals_.aborts;
   sequence_chunk chunk;
   chunk.sequence = sequence;
   chunk.first_output = static_cast<std::int32_t>(found->second->ledger.emitted());
   end(*found->second, finish_of(reason, code, std::string(message)), std::move(chunk));
+}
+
+void scheduler_core::abort_all(finish_reason reason, errc code, std::string_view message) {
+  for (const auto* sequence :
+       by_arrival([](const auto& it) { return it.phase != sequence_phase::ended; }))
+    abort(sequence->id(), reason, code, message);
 }
 
 void scheduler_core::grant(const kv_grant& granted) {
@@ -153,6 +191,8 @@ void scheduler_core::grant(const kv_grant& granted) {
   credit_slots_.insert(credit_slots_.end(), granted.slots.begin(), granted.slots.end());
   owed_blocks_ -= std::min(owed_blocks_, static_cast<std::int64_t>(granted.blocks.size()));
   owed_slots_ -= std::min(owed_slots_, static_cast<std::int64_t>(granted.slots.size()));
+  moves_.insert(moves_.end(), granted.moves.begin(), granted.moves.end());
+  for (const auto& hit : granted.hits) take_hit(hit);
 }
 
 void scheduler_core::leave_running(const sequence_state& sequence) {
@@ -162,34 +202,42 @@ void scheduler_core::leave_running(const sequence_state& sequence) {
 }
 
 void scheduler_core::end(sequence_state& sequence, sequence_finish finish, sequence_chunk chunk) {
+  auto fence = sequence.ledger.newest();
   switch (sequence.phase) {
-  case sequence_phase::queued: queue_.remove(sequence.place); break;
+  case sequence_phase::queued:
+    queue_.remove(sequence.place);
+    fence = {};  // cached blocks that nothing launched reads yet
+    break;
   case sequence_phase::running: leave_running(sequence); break;
-  case sequence_phase::retiring: --retiring_; break;
+  case sequence_phase::retiring: std::erase(retiring_, &sequence); break;
+  case sequence_phase::preempted: --preempted_; break;
   case sequence_phase::ended: DI_CHECK(false, "sequence {} ends twice", sequence.id().value); break;
   }
+  sequence.ended_by = finish.reason;
   finish.usage.prompt_tokens = static_cast<std::int32_t>(sequence.prompt_tokens());
   finish.usage.completion_tokens = static_cast<std::int32_t>(sequence.ledger.emitted());
+  finish.usage.cached_tokens = static_cast<std::int32_t>(sequence.cached_tokens);
+  finish.usage.reasoning_tokens = static_cast<std::int32_t>(sequence.reasoning_tokens);
   chunk.finish = std::move(finish);
   outbox_.chunks.chunks.push_back(std::move(chunk));
   ++totals_.final_records;
-  if (sequence.phase != sequence_phase::queued) give_back(sequence);
+  give_back(sequence, fence);
   sequence.phase = sequence_phase::ended;
   ++ended_;
   erase_if_unreferenced(sequence);
 }
 
-void scheduler_core::give_back(sequence_state& sequence) {
-  book_.keep(std::exchange(sequence.promised_blocks, 0));
-  auto entry = sequence.lease.park_all(sequence.ledger.newest());
-  if (settled_ < entry.fence.value)
-    book_.park(entry.fence, static_cast<std::int64_t>(entry.blocks.size()),
-               static_cast<std::int64_t>(entry.slots.size()));
-  park(std::move(entry));
+void scheduler_core::end_with_error(sequence_state& sequence, errc code, std::string message,
+                                    sequence_chunk chunk) {
+  const auto reason = code == errc::no_blocks ? finish_reason::resource : finish_reason::error;
+  end(sequence, finish_of(reason, code, std::move(message)), std::move(chunk));
 }
 
-void scheduler_core::park(lease_return::parked entry) {
-  parked_fence_ = std::max(parked_fence_, entry.fence.value);
+void scheduler_core::give_back(sequence_state& sequence, step_id fence) {
+  if (sequence.lease.is_empty()) return;
+  auto entry = sequence.lease.park_all(fence);
+  book_.park(fence, entry.blocks, static_cast<std::int64_t>(entry.slots.size()), {settled_});
+  parked_fence_ = std::max(parked_fence_, fence.value);
   outbox_.leases.entries.push_back(std::move(entry));
   outbox_.leases_due = true;
 }
@@ -202,32 +250,51 @@ void scheduler_core::erase_if_unreferenced(sequence_state& sequence) {
 
 void scheduler_core::take_outbox(scheduler_outbox& out) {
   clear(out);
-  outbox_.chunks.rank = outbox_.leases.rank = config_.rank;
+  open_gates();
+  outbox_.want.rank = outbox_.chunks.rank = outbox_.leases.rank = config_.rank;
   outbox_.chunks.step = outbox_.leases.settled = {settled_};
-  outbox_.want = next_want();
+  want_credit(outbox_.want);
+  want_lookups(outbox_.want);
   owed_blocks_ += outbox_.want.blocks;
   owed_slots_ += outbox_.want.slots;
+  shortfall_ = 0;  // it has been named
+  waits_for_credit_ = false;
   std::swap(out, outbox_);
 }
 
 void scheduler_core::set_depth(std::int32_t depth) {
-  DI_CHECK(1 <= depth && depth <= config_.depth, "depth {}, expected 1..{}", depth, config_.depth);
+  DI_CHECK(1 <= depth && depth <= config_.max_depth, "depth {}, expected 1..{}", depth,
+           config_.max_depth);
   depth_ = depth;
+  shape_.depth = std::max(shape_.depth, depth);
+}
+
+const sequence_state* scheduler_core::find(seq_id sequence) const {
+  const auto found = sequences_.find(sequence);
+  return found == sequences_.end() ? nullptr : found->second.get();
+}
+
+// Arrival order, so that what is told does not depend on a hash table.
+std::vector<sequence_state*>
+scheduler_core::by_arrival(bool (*wanted)(const sequence_state&)) const {
+  std::vector<sequence_state*> out;
+  for (const auto& [id, sequence] : sequences_)
+    if (wanted(*sequence)) out.push_back(sequence.get());
+  std::sort(out.begin(), out.end(),
+            [](const auto* a, const auto* b) { return a->place.arrival < b->place.arrival; });
+  return out;
 }
 
 std::vector<sequence_request> scheduler_core::fail_all_started(errc code,
                                                                std::string_view message) {
   std::vector<sequence_request> waiting;
-  for (const auto& [place, sequence] : queue_) waiting.push_back(sequence->request);
-  // Arrival order, so that the records do not depend on a hash table.
-  std::vector<sequence_state*> started;
-  for (const auto& [id, sequence] : sequences_)
-    if (sequence->phase == sequence_phase::running || sequence->phase == sequence_phase::retiring)
-      started.push_back(sequence.get());
-  std::sort(started.begin(), started.end(),
-            [](const auto* a, const auto* b) { return a->place.arrival < b->place.arrival; });
-  for (auto* sequence : started) {
-    sequence->lease.forget();
+  for (const auto& [place, sequence] : queue_)
+    if (sequence->started == 0) waiting.push_back(sequence->request);
+  for (auto& [id, sequence] : sequences_) sequence->lease.forget();
+  const auto had_started = [](const sequence_state& it) {
+    return it.started > 0 && it.phase != sequence_phase::ended;
+  };
+  for (auto* sequence : by_arrival(had_started)) {
     sequence_chunk chunk;
     chunk.sequence = sequence->id();
     chunk.first_output = static_cast<std::int32_t>(sequence->ledger.emitted());
@@ -239,17 +306,21 @@ std::vector<sequence_request> scheduler_core::fail_all_started(errc code,
   }
   queue_.clear();
   running_.clear();
+  retiring_.clear();
   sequences_.clear();
-  retiring_ = ended_ = 0;
+  ended_ = preempted_ = 0;
   book_.reset();
   credit_blocks_.clear();
   credit_slots_.clear();
-  owed_blocks_ = owed_slots_ = 0;
+  owed_blocks_ = owed_slots_ = shortfall_ = claimed_ = 0;
+  moves_.clear();
   settled_ = launched_;
   for (auto& record : records_) record.rows.clear();
   parked_fence_ = 0;
   outbox_.leases.entries.clear();
   outbox_.leases_due = false;
+  outbox_.want.publish.clear();
+  outbox_.want.retract.clear();
   return waiting;
 }
 

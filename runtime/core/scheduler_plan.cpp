@@ -1,5 +1,6 @@
 // Planning: pick rows against the room there is, then commit them all. Picking changes nothing but
-// scratch vectors, so a plan that finds no row has changed nothing [I09].
+// scratch vectors [I09]; want of room may preempt, which is a decision of its own.
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/check.hpp"
@@ -9,27 +10,57 @@ namespace deepinfer {
 
 bool scheduler_core::plan(step_plan& out) {
   out.clear();
+  shortfall_ = 0;
+  lacks_room_ = has_made_room_ = waits_for_credit_ = false;
   if (is_paused_ || in_flight() >= depth_) return false;
   picks_.clear();
-  room left{config_.max_num_batched_tokens, static_cast<std::int64_t>(credit_blocks_.size()),
-            static_cast<std::int64_t>(credit_slots_.size()), book_.unpromised(),
-            config_.max_num_seqs - static_cast<std::int64_t>(running_.size())};
+  auto left = current_room();
   if (config_.mixed_steps) {
     pick_decodes(left);
     pick_prefills(left);
   } else {
-    pick_prefills(left);
+    const bool wants = wants_prefill();
+    if (wants) pick_prefills(left);
+    if (picks_.empty() && waits_for_credit_) return false;
     if (picks_.empty()) pick_decodes(left);
+    if (picks_.empty() && !wants) pick_prefills(left);
   }
-  if (picks_.empty()) return false;
+  if (picks_.empty()) {
+    if (!has_made_room_) break_stall();
+    return false;
+  }
+  has_made_room_ = false;
   commit(out);
   return true;
+}
+
+bool scheduler_core::wants_prefill() const {
+  const bool any_decodes = std::any_of(running_.begin(), running_.end(),
+                                       [](const auto* it) { return it->prompt_rest() == 0; });
+  if (!any_decodes) return true;
+  const auto& policy = config_.policy;
+  return may_prefill(prefill_run_, decode_run_, policy.min_decode_gap, policy.max_prefill_run);
+}
+
+// A rank with so many blocks in use starts nobody, as long as what it has will give some back.
+bool scheduler_core::is_full() const {
+  const auto used = static_cast<double>(book_.held()) / static_cast<double>(config_.num_kv_blocks);
+  const bool will_change = !running_.empty() || !retiring_.empty() || book_.promised() > 0;
+  return used > config_.policy.used_share_max && will_change;
 }
 
 std::int32_t scheduler_core::blocks_missing(const sequence_state& sequence,
                                             std::int64_t tokens) const {
   const auto missing = blocks_for(tokens, config_.block_size) - sequence.lease.block_count();
   return missing > 0 ? static_cast<std::int32_t>(missing) : 0;
+}
+
+// All known ids; where one row computes them all, its drafter's overhang as well.
+std::int64_t scheduler_core::start_tokens(const sequence_state& sequence) const {
+  const auto rest = sequence.prompt_rest();
+  const bool is_whole =
+    rest <= chunk_width(rest, config_.chunk_size, config_.max_num_batched_tokens);
+  return sequence.fill_end + (is_whole ? config_.draft_overhang : 0);
 }
 
 bool scheduler_core::pick_chunk(sequence_state& sequence, room& left) {
@@ -40,147 +71,124 @@ bool scheduler_core::pick_chunk(sequence_state& sequence, room& left) {
   const auto& ledger = sequence.ledger;
   const auto need = blocks_missing(
     sequence, reserve_tokens(ledger.committed(), ledger.inflight_widths() + width, overhang));
-  if (need > left.blocks) return false;
+  if (need > left.blocks) {
+    want_room(need - left.blocks, left, sequence);
+    return false;
+  }
   left.tokens -= width;
   left.blocks -= need;
-  picks_.push_back({&sequence, row_kind::prefill, static_cast<std::int32_t>(width), need});
+  picks_.push_back({&sequence, row_kind::prefill, static_cast<std::int32_t>(width), need, 0});
   return true;
 }
 
-// Nobody overtakes a head that lacks room, among those started or in the queue.
+// A sequence starts with blocks for all its ids, so that nobody gets stuck half computed, and not
+// with those that a row who runs already waits for.
+bool scheduler_core::pick_start(sequence_state& sequence, room& left) {
+  const auto need = blocks_missing(sequence, start_tokens(sequence));
+  const bool has_place = left.active > 0 && left.slots > 0;
+  const auto missing = need - std::max<std::int64_t>(0, left.blocks - claimed_);
+  if (!has_place || missing > 0) {
+    // The pool has it: a turn's wait, once, is better than to decode into the room it would take.
+    const auto spoken_for = std::max<std::int64_t>(0, claimed_ - left.blocks);
+    const bool has_slot = left.slots > 0 || book_.free_slots() > 0;
+    if (left.active > 0 && has_slot && missing + spoken_for <= left.outside &&
+        head_asked_ != sequence.id()) {
+      head_asked_ = sequence.id();
+      waits_for_credit_ = true;
+    }
+    want_room(std::max<std::int64_t>(0, missing), left, sequence);
+    return false;
+  }
+  const auto width = chunk_width(sequence.prompt_rest(), config_.chunk_size, left.tokens);
+  if (width == 0) return false;
+  left.tokens -= width;
+  left.blocks -= need;
+  --left.active;
+  --left.slots;
+  picks_.push_back({&sequence, row_kind::prefill, static_cast<std::int32_t>(width), need, 0});
+  return true;
+}
+
+// Nobody overtakes a head that lacks room, among those started or in the queue; who waits for a
+// grammar is passed over.
 void scheduler_core::pick_prefills(room& left) {
-  for (auto* sequence : running_)
-    if (sequence->prompt_rest() > 0 && !pick_chunk(*sequence, left)) return;
-  for (const auto& [place, sequence] : queue_) {
-    const auto promise =
-      blocks_for(promise_tokens(sequence->prompt_tokens(), sequence->request.params->max_tokens,
-                                config_.max_model_len, shape_),
-                 config_.block_size);
-    if (left.active == 0 || left.slots == 0 || promise > left.promises) return;
-    if (!pick_chunk(*sequence, left)) return;
-    --left.active;
-    --left.slots;
-    left.promises -= promise;
+  for (std::size_t i = 0; i < running_.size(); ++i)
+    if (running_[i]->prompt_rest() > 0 && !pick_chunk(*running_[i], left)) return;
+  if (is_full()) return;
+  for (auto at = queue_.begin(); at != queue_.end();) {
+    auto& sequence = *(at++)->second;  // it may end here
+    if (ends_too_large(sequence) || !poll_grammar(sequence)) continue;
+    if (config_.prefix_cache && sequence.lookup != lookup_state::answered) return;
+    if (!pick_start(sequence, left)) return;
   }
 }
 
-// A row that lacks blocks waits one turn; the others go on.
+std::int32_t scheduler_core::decode_width(const sequence_state& sequence) const {
+  const auto& ledger = sequence.ledger;
+  auto drafts = drafts_allowed(config_.num_drafts, ledger.committed(), ledger.inflight_widths(),
+                               config_.max_model_len);
+  if (config_.draft_trim == trim_rule::max_tokens) {
+    const auto wanted = sequence.stop.limit() - (ledger.emitted() + ledger.inflight_min());
+    drafts = std::min(drafts, wanted - 1);
+  }
+  return static_cast<std::int32_t>(1 + std::max<std::int64_t>(0, drafts));
+}
+
+std::int32_t scheduler_core::decode_need(const sequence_state& sequence, std::int32_t width) const {
+  const auto& ledger = sequence.ledger;
+  return blocks_missing(sequence,
+                        reserve_tokens(ledger.committed(), ledger.inflight_widths() + width,
+                                       config_.draft_overhang));
+}
+
 void scheduler_core::pick_decodes(room& left) {
   candidates_.clear();
+  claimed_ = 0;
   for (auto* sequence : running_) {
     const auto& ledger = sequence->ledger;
-    if (sequence->prompt_rest() > 0) continue;
+    if (sequence->prompt_rest() > 0 || sequence->closed_gate.value > 0) continue;
     if (!decode_fits(ledger.committed(), ledger.inflight_widths(), config_.max_model_len)) continue;
-    candidates_.push_back({sequence, ledger.newest(), sequence->started});
+    candidates_.push_back({sequence, ledger.newest(), sequence->started, decode_width(*sequence)});
   }
   choose_decodes(candidates_, left.tokens);
-  for (const auto& candidate : candidates_) {
-    const auto& ledger = candidate.sequence->ledger;
-    const auto need = blocks_missing(
-      *candidate.sequence,
-      reserve_tokens(ledger.committed(), ledger.inflight_widths() + 1, config_.draft_overhang));
-    if (need > left.blocks) continue;
-    left.tokens -= 1;
+  std::int64_t blocks = 0;
+  for (const auto& it : candidates_) blocks += decode_need(*it.sequence, it.width);
+  if (blocks > left.blocks) return pick_decodes_by_safety(left);
+  for (const auto& it : candidates_) {
+    const auto need = decode_need(*it.sequence, it.width);
+    left.tokens -= it.width;
     left.blocks -= need;
-    picks_.push_back({candidate.sequence, row_kind::decode, 1, need});
+    picks_.push_back({it.sequence, row_kind::decode, it.width, need, 0});
   }
 }
 
-void scheduler_core::commit(step_plan& out) {
-  const step_id newest{launched_};
-  out.step = {launched_ + 1};
-  auto& record = record_of(out.step.value);
-  record.step = out.step;
-  record.rows.clear();
-  record.epochs.clear();
-  bool has_prefill = false, has_decode = false;
-  for (const auto& pick : picks_) {
-    (pick.kind == row_kind::prefill ? has_prefill : has_decode) = true;
-    // Read before the row takes its new place.
-    out.sources.push_back(
-      source_of(pick.sequence->last, pick.kind, pick.sequence->ledger.epoch(), newest));
-    commit_row(out, pick, record);
+// Rows that would be taken last get blocks first. A row that lacks some waits, and keeps what there
+// is: who is less safe may not take it meanwhile. Rows of the batch keep their order.
+void scheduler_core::pick_decodes_by_safety(room& left) {
+  const auto first_pick = static_cast<std::ptrdiff_t>(picks_.size());
+  std::vector<std::size_t> order(candidates_.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
+    return is_safer(*candidates_[a].sequence, *candidates_[b].sequence);
+  });
+  for (const auto i : order) {
+    auto& sequence = *candidates_[i].sequence;
+    if (sequence.phase != sequence_phase::running) continue;  // it had to make room meanwhile
+    const auto width = candidates_[i].width;
+    const auto need = decode_need(sequence, width);
+    if (need > left.blocks) {
+      want_room(need - left.blocks, left, sequence);
+      if (sequence.phase != sequence_phase::running) continue;
+      claimed_ += need;
+      left.blocks = 0;
+      continue;
+    }
+    left.tokens -= width;
+    left.blocks -= need;
+    picks_.push_back({&sequence, row_kind::decode, width, need, i});
   }
-  out.kind = has_prefill && has_decode ? step_kind::mixed
-             : has_prefill             ? step_kind::prefill
-                                       : step_kind::decode;
-  ++launched_;
-  ++totals_.steps;
-}
-
-void scheduler_core::commit_row(step_plan& out, const row_pick& pick, launched_step& record) {
-  auto& sequence = *pick.sequence;
-  auto& ledger = sequence.ledger;
-  const bool is_first = sequence.phase == sequence_phase::queued;
-  if (is_first) admit(sequence);
-
-  out.table_begin.push_back(sequence.lease.block_count());
-  for (std::int32_t i = 0; i < pick.blocks; ++i) {
-    const auto block = credit_blocks_.back();
-    credit_blocks_.pop_back();
-    sequence.lease.append(block);
-    out.blocks.push_back(block);
-  }
-  out.block_begin.push_back(static_cast<std::int32_t>(out.blocks.size()));
-  ledger.grow_capacity(std::int64_t{pick.blocks} * config_.block_size);
-
-  const auto position = ledger.next_position();
-  const bool is_chunk = pick.kind == row_kind::prefill;
-  const bool yields = !is_chunk || pick.width == sequence.prompt_rest();
-  if (is_chunk) {
-    const auto first = sequence.request.prompt->begin() + position;
-    out.tokens.insert(out.tokens.end(), first, first + pick.width);
-    totals_.prompt_tokens += static_cast<std::uint64_t>(pick.width);
-  }
-  out.token_begin.push_back(static_cast<std::int32_t>(out.tokens.size()));
-
-  const auto row = out.rows();
-  out.sequences.push_back(sequence.id());
-  out.epochs.push_back(ledger.epoch());
-  out.slots.push_back(sequence.lease.slot());
-  out.kinds.push_back(pick.kind);
-  out.widths.push_back(pick.width);
-  out.positions.push_back(static_cast<std::int32_t>(position));
-  out.yields_max.push_back(yields ? (is_chunk ? 1 : pick.width) : 0);
-  out.yields_min.push_back(yields ? 1 : 0);
-  if (is_first)
-    out.starts.push_back({sequence.lease.slot(), sequence.id(), ledger.epoch(),
-                          static_cast<std::int32_t>(sequence.prompt_tokens()),
-                          static_cast<std::int32_t>(ledger.emitted()), sequence.request.params});
-
-  ledger.launch(
-    {out.step, ledger.epoch(), pick.kind, pick.width, out.yields_max.back(), out.yields_min.back()},
-    yields ? config_.draft_overhang : 0);
-  sequence.last = {out.step, ledger.epoch(), row, yields};
-  record.rows.push_back(&sequence);
-  record.epochs.push_back(ledger.epoch());
-  retire_if_foreseen(sequence);
-}
-
-void scheduler_core::admit(sequence_state& sequence) {
-  queue_.remove(sequence.place);
-  sequence.phase = sequence_phase::running;
-  sequence.started = ++started_;
-  sequence.promised_blocks =
-    blocks_for(promise_tokens(sequence.prompt_tokens(), sequence.request.params->max_tokens,
-                              config_.max_model_len, shape_),
-               config_.block_size);
-  book_.promise(sequence.promised_blocks);
-  sequence.lease.reserve(sequence.promised_blocks);
-  sequence.lease.take_slot(credit_slots_.back());
-  credit_slots_.pop_back();
-  running_.push_back(&sequence);
-  DI_CHECK(running_.size() <= static_cast<std::size_t>(config_.max_num_seqs),
-           "{} active sequences, at most {}", running_.size(), config_.max_num_seqs);
-}
-
-// The fewest tokens in flight decide, not the most: a guess must not end a sequence early.
-void scheduler_core::retire_if_foreseen(sequence_state& sequence) {
-  const auto& ledger = sequence.ledger;
-  if (ledger.emitted() + ledger.inflight_min() < sequence.stop.limit()) return;
-  leave_running(sequence);
-  sequence.phase = sequence_phase::retiring;
-  ++retiring_;
+  std::sort(picks_.begin() + first_pick, picks_.end(),
+            [](const auto& a, const auto& b) { return a.order < b.order; });
 }
 
 }  // namespace deepinfer

@@ -1,5 +1,4 @@
-// Settling: results of the oldest step become tokens, ends, freed blocks; and what the next plans
-// will want.
+// Settling: results of the oldest step become tokens, ends, published and freed blocks.
 #include <algorithm>
 #include <utility>
 
@@ -9,6 +8,13 @@
 #include "runtime/core/scheduler_core.hpp"
 
 namespace deepinfer {
+
+namespace {
+
+/// Failed steps in a row after which a sequence is given up, where they are repeated.
+constexpr std::int32_t most_retries = 8;
+
+}  // namespace
 
 void scheduler_core::settle(const step_result& result) {
   if (result.step.value <= settled_) {  // settled before, or forgotten with a lost rank
@@ -37,69 +43,104 @@ void scheduler_core::settle(const step_result& result) {
   for (std::size_t i = 0; i < record.rows.size(); ++i) {
     auto& sequence = *record.rows[i];
     if (failed) {
-      fail_row(sequence, result);
+      fail_row(sequence, result, record.epochs[i]);
       continue;
     }
     DI_CHECK(result.sequences[i] == sequence.id(), "row {} of step {} is sequence {}, not {}", i,
              result.step.value, sequence.id().value, result.sequences[i].value);
     DI_CHECK(result.epochs[i] == record.epochs[i], "row {} of step {} is of epoch {}, not {}", i,
              result.step.value, record.epochs[i], result.epochs[i]);
-    settle_row(sequence, result, static_cast<std::int32_t>(i));
+    settle_row(sequence, result, static_cast<std::int32_t>(i), record.epochs[i]);
   }
+  if (!failed && record.tokens > 0) observe_times(result, record);
   record.rows.clear();
-  record.epochs.clear();
+  record.is_gate_closed = false;
+  if (failed) fail_dependents(result.step);
+}
+
+void scheduler_core::observe_times(const step_result& result, const launched_step& record) {
+  if (!helpers_.sizer) return;
+  const auto us = [&](step_phase phase) {
+    const auto i = static_cast<std::size_t>(phase);
+    return static_cast<double>(result.times.end_ns[i] - result.times.begin_ns[i]) / 1000.0;
+  };
+  helpers_.sizer->observe(static_cast<std::int32_t>(record.rows.size()), record.tokens,
+                          us(step_phase::forward), us(step_phase::sample));
 }
 
 void scheduler_core::settle_ended_row(sequence_state& sequence, std::int64_t tokens) {
   sequence.ledger.drop({settled_});
-  ++totals_.overrun_rows;
-  totals_.discarded_tokens += static_cast<std::uint64_t>(tokens);
+  if (sequence.ended_by == finish_reason::stop || sequence.ended_by == finish_reason::length) {
+    ++totals_.overrun_rows;
+    totals_.discarded_tokens += static_cast<std::uint64_t>(tokens);
+  }
   erase_if_unreferenced(sequence);
 }
 
 void scheduler_core::settle_row(sequence_state& sequence, const step_result& result,
-                                std::int32_t row) {
+                                std::int32_t row, std::uint32_t epoch) {
   const auto tokens = result.row_tokens(row);
   const auto given = static_cast<std::int64_t>(tokens.size());
-  const auto& launched = sequence.ledger.row(0);
+  const auto launched = sequence.ledger.row(0);
   DI_CHECK(launched.step == result.step, "step {} settles sequence {}, whose oldest is {}",
            result.step.value, sequence.id().value, launched.step.value);
-  DI_CHECK(launched.yields_min <= given && given <= launched.yields_max,
-           "row {} of step {} gave {} tokens, expected {}..{}", row, result.step.value, given,
-           launched.yields_min, launched.yields_max);
+  DI_CHECK(given <= launched.yields_max, "row {} of step {} gave {} tokens, expected {}..{}", row,
+           result.step.value, given, launched.yields_min, launched.yields_max);
   if (sequence.phase == sequence_phase::ended) return settle_ended_row(sequence, given);
+  const bool is_stale = epoch != sequence.ledger.epoch();
+  // Of an earlier life: its tokens are computed again, unless they are to be delivered.
+  if (is_stale && sequence.phase != sequence_phase::preempted)
+    return sequence.ledger.drop(result.step);
+  DI_CHECK(launched.yields_min <= given, "row {} of step {} gave {} tokens, expected {}..{}", row,
+           result.step.value, given, launched.yields_min, launched.yields_max);
 
   const auto bad = std::find_if(tokens.begin(), tokens.end(),
                                 [this](token_id id) { return id < 0 || id >= config_.vocab_size; });
-  if (bad != tokens.end()) {
-    sequence.ledger.drop(result.step);
-    sequence_chunk chunk;
-    chunk.sequence = sequence.id();
-    chunk.first_output = static_cast<std::int32_t>(sequence.ledger.emitted());
-    sequence_finish finish;
-    finish.reason = finish_reason::error;
-    finish.code = errc::device_failed;
-    finish.message = fmt::format("step {} gave token id {}, expected 0..{}", result.step.value,
-                                 *bad, config_.vocab_size - 1);
-    return end(sequence, std::move(finish), std::move(chunk));
-  }
-
-  auto verdict = sequence.stop.check(tokens);
+  if (bad == tokens.end()) return keep_tokens(sequence, result, row, launched, is_stale);
+  sequence.ledger.drop(result.step);
   sequence_chunk chunk;
   chunk.sequence = sequence.id();
   chunk.first_output = static_cast<std::int32_t>(sequence.ledger.emitted());
-  chunk.tokens.assign(tokens.begin(), tokens.begin() + verdict.kept);
+  end_with_error(sequence, errc::device_failed,
+                 fmt::format("step {} gave token id {}, expected 0..{}", result.step.value, *bad,
+                             config_.vocab_size - 1),
+                 std::move(chunk));
+}
+
+void scheduler_core::keep_tokens(sequence_state& sequence, const step_result& result,
+                                 std::int32_t row, const ledger_row& launched, bool is_stale) {
+  const auto tokens = result.row_tokens(row);
+  const auto given = static_cast<std::int64_t>(tokens.size());
+  const auto legal = static_cast<std::size_t>(legal_tokens(sequence, tokens));
+  auto verdict = sequence.stop.check(tokens.first(legal));
+  const auto kept = tokens.first(static_cast<std::size_t>(verdict.kept));
+  follow(sequence, kept);
+
+  sequence_chunk chunk;
+  chunk.sequence = sequence.id();
+  chunk.first_output = static_cast<std::int32_t>(sequence.ledger.emitted());
+  chunk.tokens.assign(kept.begin(), kept.end());
   if (sequence.request.params->logprobs >= 0 && !result.logprobs.empty() && verdict.kept > 0) {
     const auto first = result.logprobs.begin() + result.token_begin[static_cast<std::size_t>(row)];
     chunk.logprobs.assign(first, first + verdict.kept);
   }
+  if (verdict.kept > 0 && sequence.outputs.empty()) ++totals_.first_tokens;
+  sequence.outputs.insert(sequence.outputs.end(), kept.begin(), kept.end());
   sequence.ledger.settle(result.step, verdict.kept);
-  totals_.emitted_tokens += static_cast<std::uint64_t>(verdict.kept);
-  totals_.discarded_tokens += static_cast<std::uint64_t>(given - verdict.kept);
+  if (is_stale) sequence.ledger.learn(verdict.kept);
+  sequence.has_emitted = sequence.has_emitted || verdict.kept > 0;
+  sequence.retries = 0;
+  count_tokens(launched, result, row, verdict.kept, given);
+  if (verdict.reason == finish_reason::none && legal < tokens.size())
+    return end_with_error(sequence, errc::grammar_failed,
+                          "the grammar of the request leaves no token here", std::move(chunk));
   if (verdict.reason == finish_reason::none) {
     if (verdict.kept > 0) outbox_.chunks.chunks.push_back(std::move(chunk));
-    return return_surplus(sequence);
+    return go_on(sequence, result, row);
   }
+  totals_.discarded_tokens += static_cast<std::uint64_t>(given - verdict.kept);
+  if (config_.prefix_cache && !is_stale)
+    publish(sequence, sequence.ledger.committed() / config_.block_size, {});
   sequence_finish finish;
   finish.reason = verdict.reason;
   finish.stop_detail = std::move(verdict.detail);
@@ -107,73 +148,107 @@ void scheduler_core::settle_row(sequence_state& sequence, const step_result& res
   end(sequence, std::move(finish), std::move(chunk));
 }
 
-void scheduler_core::fail_row(sequence_state& sequence, const step_result& result) {
+void scheduler_core::go_on(sequence_state& sequence, const step_result& result, std::int32_t row) {
+  remember_drafts(sequence, result, row);
+  if (sequence.phase == sequence_phase::preempted) {
+    if (sequence.ledger.refs() > 0) return;
+    --preempted_;
+    return queue_again(sequence);
+  }
+  return_surplus(sequence);
+  if (config_.prefix_cache)
+    publish(sequence, sequence.ledger.committed() / config_.block_size, {});
+  // Accepted drafts may have brought the end into sight.
+  if (sequence.phase == sequence_phase::running) retire_if_foreseen(sequence);
+}
+
+void scheduler_core::count_tokens(const ledger_row& launched, const step_result& result,
+                                  std::int32_t row, std::int64_t kept, std::int64_t given) {
+  totals_.emitted_tokens += static_cast<std::uint64_t>(kept);
+  if (launched.kind == row_kind::prefill) return;
+  const auto width = result.widths.empty() ? launched.width
+                                           : result.widths[static_cast<std::size_t>(row)];
+  totals_.draft_tokens += static_cast<std::uint64_t>(std::max(0, width - 1));
+  totals_.accepted_tokens += static_cast<std::uint64_t>(std::min(kept, given - 1));
+}
+
+void scheduler_core::remember_drafts(sequence_state& sequence, const step_result& result,
+                                     std::int32_t row) {
+  const auto drafts = static_cast<std::size_t>(result.drafts_per_row);
+  if (drafts == 0 || result.row_tokens(row).empty()) return;
+  auto& made = sequence.made;
+  const auto from = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row) * drafts);
+  const auto count = static_cast<std::ptrdiff_t>(drafts);
+  made.drafts.assign(result.drafts.begin() + from, result.drafts.begin() + from + count);
+  if (result.confidences.empty()) return;
+  made.steps[made.next] = result.step;
+  std::copy_n(result.confidences.begin() + from, count,
+              made.confidences.begin() + static_cast<std::ptrdiff_t>(made.next) * count);
+  made.next = (made.next + 1) % draft_history::kept;
+}
+
+void scheduler_core::fail_row(sequence_state& sequence, const step_result& result,
+                              std::uint32_t epoch) {
   if (sequence.phase == sequence_phase::ended) return settle_ended_row(sequence, 0);
   sequence.ledger.drop(result.step);
+  if (sequence.phase == sequence_phase::preempted) {
+    // Its tokens are lost, and those of later rows would leave a gap: nothing more is delivered.
+    --preempted_;
+    return queue_again(sequence);
+  }
+  if (epoch != sequence.ledger.epoch()) return;
+  const bool may_repeat = config_.policy.on_step_failure == failure_rule::retry;
+  if (may_repeat && ++sequence.retries <= most_retries) return compute_again(sequence);
   sequence_chunk chunk;
   chunk.sequence = sequence.id();
   chunk.first_output = static_cast<std::int32_t>(sequence.ledger.emitted());
-  sequence_finish finish;
-  finish.reason = finish_reason::error;
-  finish.code = errc::device_failed;
-  finish.message =
-    fmt::format("step {}, which held the sequence, failed: {}{}{}", result.step.value,
-                name_of(result.code), *result.what ? ", " : "", result.what);
-  end(sequence, std::move(finish), std::move(chunk));
+  end_with_error(sequence, errc::device_failed,
+                 fmt::format("step {}, which held the sequence, failed: {}{}{}", result.step.value,
+                             name_of(result.code), *result.what ? ", " : "", result.what),
+                 std::move(chunk));
 }
 
-// Blocks stay in the promise of a sequence that lives; only the table gets shorter.
+// Later launched rows of the sequence stand on what was never computed: they are stale as well.
+void scheduler_core::compute_again(sequence_state& sequence) {
+  if (sequence.phase == sequence_phase::retiring)
+    std::erase(retiring_, &sequence);
+  else
+    leave_running(sequence);
+  give_back(sequence, sequence.ledger.newest());
+  sequence.ledger.restart();
+  queue_again(sequence);
+}
+
+// Who was to read blocks that the failed step should have written has nothing to stand on.
+void scheduler_core::fail_dependents(step_id failed) {
+  if (!config_.prefix_cache) return;
+  outbox_.want.retract.push_back(failed);
+  failed_[failures_++ % failed_.size()] = failed;
+  ++index_stamp_;
+  for (auto* sequence : by_arrival([](const auto& it) { return it.waits_last.value > 0; })) {
+    if (failed < sequence->waits_first || sequence->waits_last < failed) continue;
+    if (sequence->phase == sequence_phase::queued)
+      forget_hit(*sequence);
+    else if (sequence->phase == sequence_phase::running ||
+             sequence->phase == sequence_phase::retiring)
+      compute_again(*sequence);
+  }
+}
+
+// Only the table gets shorter; the ledger's rows keep what they may write.
 void scheduler_core::return_surplus(sequence_state& sequence) {
   auto& ledger = sequence.ledger;
   const auto keep = blocks_for(
-    keep_tokens(ledger.committed(), ledger.inflight_widths(), sequence.prompt_tokens(), shape_),
+    deepinfer::keep_tokens(ledger.committed(), ledger.inflight_widths(), sequence.fill_end, shape_),
     config_.block_size);
   if (sequence.lease.block_count() <= keep) return;
   auto entry = sequence.lease.park_tail(ledger.newest(), static_cast<std::int32_t>(keep));
   ledger.shrink_capacity(static_cast<std::int64_t>(entry.blocks.size()) * config_.block_size,
                          config_.draft_overhang);
-  park(std::move(entry));
-}
-
-// Low mark: what full pipelines of all started sequences and the heads that have room would take.
-// When credit falls below it, one further block for each started sequence is asked for as well, so
-// that a steady batch asks once per block of tokens and not at every step.
-kv_reserve scheduler_core::next_want() const {
-  const auto bs = config_.block_size;
-  std::int64_t low = 0, ahead = 0, slots = 0;
-  for (const auto* sequence : running_) {
-    const auto& ledger = sequence->ledger;
-    const auto need = sequence->prompt_rest() > 0
-                        ? blocks_missing(*sequence, sequence->prompt_tokens() + shape_.margin())
-                        : blocks_missing(*sequence, reserve_tokens(ledger.next_position(), shape_));
-    const auto most = sequence->promised_blocks - sequence->lease.block_count();
-    low += std::min<std::int64_t>(need, most);
-    ahead += std::min<std::int64_t>(need + 1, most);
-  }
-  auto active = config_.max_num_seqs - static_cast<std::int64_t>(running_.size());
-  auto promises = book_.unpromised();
-  auto free_slots = book_.free_slots();
-  for (const auto& [place, sequence] : queue_) {
-    const auto promise =
-      blocks_for(promise_tokens(sequence->prompt_tokens(), sequence->request.params->max_tokens,
-                                config_.max_model_len, shape_),
-                 bs);
-    if (active == 0 || free_slots == 0 || promise > promises) break;
-    const auto need = blocks_for(sequence->prompt_tokens() + shape_.margin(), bs);
-    low += std::min(need, promise);
-    ahead += std::min(need, promise);
-    ++slots;
-    --active;
-    --free_slots;
-    promises -= promise;
-  }
-  const auto held = static_cast<std::int64_t>(credit_blocks_.size()) + owed_blocks_;
-  const auto held_slots = static_cast<std::int64_t>(credit_slots_.size()) + owed_slots_;
-  kv_reserve want;
-  want.rank = config_.rank;
-  if (held < low) want.blocks = static_cast<std::int32_t>(ahead - held);
-  if (held_slots < slots) want.slots = static_cast<std::int32_t>(slots - held_slots);
-  return want;
+  book_.park(entry.fence, entry.blocks, 0, {settled_});
+  parked_fence_ = std::max(parked_fence_, entry.fence.value);
+  outbox_.leases.entries.push_back(std::move(entry));
+  outbox_.leases_due = true;
 }
 
 }  // namespace deepinfer

@@ -91,6 +91,12 @@ void seq_ledger::restart() {
   chunk_widths_ = decode_max_ = decode_min_ = 0;
 }
 
+void seq_ledger::begin_at(std::int64_t tokens) {
+  DI_CHECK(widths_ == 0, "{} tokens in flight: the epoch has begun", widths_);
+  DI_CHECK(0 <= tokens && tokens < known_, "an epoch that begins at {} of {} ids", tokens, known_);
+  committed_ = tokens;
+}
+
 void seq_ledger::check_sums() const {
   DI_CHECK(widths_ >= 0, "widths in flight {}", widths_);
   DI_CHECK(yields_min_ >= 0, "fewest in flight {}", yields_min_);

@@ -56,6 +56,12 @@ public:
   /// New epoch: nothing is committed or reserved; ids stay known. Launched rows turn stale.
   void restart();
 
+  /// The epoch begins behind `tokens` positions that lie in cached blocks.
+  void begin_at(std::int64_t tokens);
+
+  /// Ids that a stale row gave and that are emitted all the same: known, not committed [I53].
+  void learn(std::int64_t ids) { known_ += ids; }
+
   std::int64_t prompt_tokens() const { return prompt_; }
   std::int64_t committed() const { return committed_; }
   std::int64_t known() const { return known_; }

@@ -101,11 +101,15 @@ stop_rule::verdict stop_rule::check(std::span<const token_id> run) {
       out.reason = finish_reason::stop;
       out.detail = std::to_string(token);
     } else if (!stops_.empty()) {
-      if (const auto found = matcher_.feed(text_of(token), armed)) {
+      if (const auto found = matcher_.feed(text_of(token), armed && spared_until_ < 0)) {
         out.reason = finish_reason::stop;
         out.detail = stops_[static_cast<std::size_t>(found->stop)];
         out.stop_bytes = found->stop_bytes;
       }
+    }
+    if (token == spared_until_) {
+      spared_until_ = -1;
+      matcher_.forget();
     }
     if (out.reason == finish_reason::none && outputs_ >= limit_) out.reason = finish_reason::length;
     if (out.reason == finish_reason::none) continue;

@@ -51,6 +51,11 @@ public:
   /// been read. While not `armed`, matches are read over.
   std::optional<match> feed(std::string_view bytes, bool armed = true);
 
+  /// What comes next matches nothing that began before.
+  void forget() {
+    for (auto& it : patterns_) it.matched = 0;
+  }
+
   /// Bytes read so far.
   std::int64_t text_bytes() const { return text_bytes_; }
   /// Bytes that may be shown: all but the longest end of the text that may begin a stop string.
@@ -73,6 +78,9 @@ public:
   /// `limit`: most outputs, see output_limit(). `texts` may be null without stop strings.
   stop_rule(const sampling_params& params, token_id eos, std::span<const token_id> eos_ids,
             std::int64_t limit, const token_texts* texts);
+
+  /// Stop strings are read over until this id has been seen; matches may not reach back behind it.
+  void spare_until(token_id think_end) { spared_until_ = think_end; }
 
   struct verdict {
     std::int32_t kept = 0;  ///< tokens of the run that are emitted, the terminator included
@@ -99,6 +107,7 @@ private:
   std::int64_t min_tokens_;
   std::int64_t outputs_ = 0;
   bool skip_special_;
+  token_id spared_until_ = -1;  ///< -1: stop strings apply
   bool has_ended_ = false;
 };
 

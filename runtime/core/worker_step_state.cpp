@@ -39,6 +39,11 @@ worker_step_state& worker_step_ring::open(std::shared_ptr<const step_plan> plan)
   return state;
 }
 
+worker_step_state* worker_step_ring::find(step_id step) {
+  auto& place = place_of(step.value);
+  return place.stage != worker_step_stage::vacant && place.step == step ? &place : nullptr;
+}
+
 completion_kind worker_step_ring::complete(step_id step, std::uint64_t generation,
                                            const device_status& status, const phase_times& times) {
   auto& state = place_of(step.value);

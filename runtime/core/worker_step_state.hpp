@@ -52,6 +52,9 @@ public:
   /// Takes the place of plan->step, which follows the last one opened. The caller attaches work.
   worker_step_state& open(std::shared_ptr<const step_plan> plan);
 
+  /// The launched step, finished or not, that still has its place; null: there is none.
+  worker_step_state* find(step_id step);
+
   /// The device has ended a step's last phase.
   completion_kind complete(step_id step, std::uint64_t generation, const device_status& status,
                            const phase_times& times);

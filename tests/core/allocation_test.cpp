@@ -47,7 +47,7 @@ TEST_CASE("planning a steady decode step allocates nothing, block boundaries inc
     config.max_num_batched_tokens = budget;
     config.max_num_seqs = 8;
     letter_texts texts;
-    scheduler_core core(config, &texts);
+    scheduler_core core(config, {.texts = &texts});
     sampling_params params;
     params.max_tokens = 200;
     const auto shared = std::make_shared<const sampling_params>(params);

@@ -59,14 +59,6 @@ TEST_CASE("outputs are limited by max_tokens and by what the context leaves") {
   CHECK(output_limit(5, -1, 100) == 95);
 }
 
-TEST_CASE("a promise covers the longest life and what runs ahead of it") {
-  CHECK(promise_tokens(5, 4, 100, {2, 0, 0}) == 11);
-  CHECK(promise_tokens(5, 4, 100, {2, 3, 3}) == 20);
-  CHECK(promise_tokens(5, -1, 100, {3, 0, 0}) == 103);
-  for (std::int64_t committed = 5; committed < 9; ++committed)  // never less than any reserve
-    CHECK(promise_tokens(5, 4, 100, {2, 3, 3}) >= reserve_tokens(committed, {2, 3, 3}));
-}
-
 TEST_CASE("what a settle may give back is measured from the settled length, never below what "
           "launched rows may write [I13][I16]") {
   const pipeline_shape shape{2, 3, 0};

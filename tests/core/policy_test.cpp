@@ -5,8 +5,10 @@
 
 #include "runtime/core/admission.hpp"
 #include "runtime/core/batch_policy.hpp"
+#include "runtime/core/block_book.hpp"
 #include "runtime/core/remap.hpp"
 #include "runtime/core/sequence_state.hpp"
+#include "runtime/core/victim.hpp"
 #include "tests/core/death.hpp"
 
 using namespace deepinfer;
@@ -58,18 +60,18 @@ TEST_CASE("a chunk is the least of what is left, the chunk size and the budget")
 
 TEST_CASE("decode rows keep their order while all fit, else those planned longest ago go first") {
   std::vector<decode_candidate> rows{
-    {nullptr, {7}, 1}, {nullptr, {5}, 2}, {nullptr, {6}, 3}, {nullptr, {5}, 4}};
+    {nullptr, {7}, 1, 3}, {nullptr, {5}, 2, 3}, {nullptr, {6}, 3, 3}, {nullptr, {5}, 4, 3}};
   auto all = rows;
-  choose_decodes(all, 4);
+  choose_decodes(all, 12);
   CHECK(all[0].order == 1);
   CHECK(all[3].order == 4);
   auto three = rows;
-  choose_decodes(three, 3);
+  choose_decodes(three, 11);
   REQUIRE(three.size() == 3);
   CHECK(three[0].order == 2);
   CHECK(three[1].order == 4);
   CHECK(three[2].order == 3);
-  choose_decodes(rows, 0);
+  choose_decodes(rows, 2);
   CHECK(rows.empty());
 }
 
@@ -88,24 +90,77 @@ TEST_CASE("the queue goes by priority, then by arrival") {
   CHECK(queue.size() == 4);
 }
 
-TEST_CASE("what is promised or parked behind an unsettled fence cannot be promised again, and "
-          "comes back at the fence [I07]") {
-  promise_book book(10, 2);
-  book.promise(6);
-  CHECK(book.unpromised() == 4);
-  CHECK(book.free_slots() == 1);
-  book.promise(3);
+TEST_CASE("a shared block is counted once, and what waits behind a fence is promised until it settles "
+          "[I07][I14]") {
+  block_book book(10, 2);
+  const std::vector<block_id> a{{1}, {2}, {3}}, b{{2}, {3}, {4}};
+  for (const auto block : a) book.enter(block);
+  for (const auto block : b) book.enter(block);
+  book.hold_slot();
+  book.hold_slot();
+  CHECK(book.held() == 4);
   CHECK(book.free_slots() == 0);
-  book.keep(6);  // the first has ended holding 5 blocks and its slot, named by step 4
-  book.park({4}, 5, 1);
-  CHECK(book.unpromised() == 2);
-  CHECK(book.free_slots() == 0);
+  CHECK(book.exclusive(a) == 1);
+  book.park({4}, a, 1, {2});
+  CHECK(book.tabled() == 3);
+  CHECK(book.promised() == 1);  // 2 and 3 are still in the table of b
+  CHECK(book.parked_slots() == 1);
+  CHECK(book.exclusive(b) == 3);
+  book.park({5}, std::vector<block_id>{{2}}, 0, {2});
+  CHECK(book.promised() == 2);
   CHECK_FALSE(book.settle({3}));
   CHECK(book.settle({4}));
-  CHECK(book.unpromised() == 7);
+  CHECK(book.promised() == 1);  // 2 waits for step 5
+  CHECK(book.held_slots() == 1);
   CHECK(book.free_slots() == 1);
+  book.enter({2});
+  CHECK(book.promised() == 0);  // it is in a table again, also while the fence is out
+  CHECK(book.held() == 3);
+  CHECK(book.settle({5}));
+  CHECK(book.held() == 3);
+  book.park({5}, std::vector<block_id>{{4}}, 0, {5});  // a fence that has settled
+  CHECK(book.held() == 2);
   book.reset();
-  CHECK(book.unpromised() == 10);
+  CHECK(book.held() == 0);
+  CHECK(book.free_slots() == 2);
+}
+
+TEST_CASE("prefill and decode steps are bounded both ways, and the smallest bucket that fits is "
+          "taken") {
+  CHECK(may_prefill(0, 0, 0, 0));
+  CHECK_FALSE(may_prefill(0, 3, 4, 0));
+  CHECK(may_prefill(0, 4, 4, 0));
+  CHECK(may_prefill(7, 0, 4, 0));  // a run of prefills goes on
+  CHECK(may_prefill(1, 0, 4, 2));
+  CHECK_FALSE(may_prefill(2, 0, 4, 2));
+  CHECK(bucket_for({1, 2, 4, 8}, 3) == 4);
+  CHECK(bucket_for({1, 2, 4, 8}, 8) == 8);
+  CHECK(bucket_for({1, 2, 4, 8}, 9) == 0);
+  CHECK(bucket_for({}, 1) == 0);
+}
+
+TEST_CASE("who gives way: each rule has a strict order, equals go by arrival") {
+  const victim_candidate old{.priority = 2, .arrival = 1, .outputs = 9, .recompute = 30, .blocks = 3};
+  const victim_candidate young{.priority = 1, .arrival = 2, .outputs = 4, .recompute = 20, .blocks = 1};
+  CHECK(goes_first(victim_rule::youngest, young, old));
+  CHECK(goes_first(victim_rule::longest_output, old, young));
+  CHECK(goes_first(victim_rule::lowest_priority, young, old));
+  CHECK(goes_first(victim_rule::lowest_cost, old, young));  // 10 tokens a block, not 20
+  auto nothing = old;
+  nothing.blocks = 0;
+  CHECK(goes_first(victim_rule::lowest_cost, young, nothing));
+  auto busy = young;
+  busy.references = 2;
+  busy.arrival = 3;
+  CHECK(goes_first(victim_rule::lowest_cost, young, busy));
+  for (const auto rule : {victim_rule::youngest, victim_rule::longest_output,
+                          victim_rule::lowest_cost, victim_rule::lowest_priority}) {
+    auto twin = old;
+    twin.arrival = 5;
+    CHECK(goes_first(rule, twin, old));
+    CHECK_FALSE(goes_first(rule, old, twin));
+    CHECK_FALSE(goes_first(rule, old, old));
+  }
 }
 
 TEST_CASE("a source is fresh for a chunk, the row of the newest launched step, or the slot [I26]") {

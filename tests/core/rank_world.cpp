@@ -43,8 +43,11 @@ std::string_view letter_texts::bytes(token_id token) const {
 rank_world::rank_world(scheduler_config config, std::uint64_t model_seed)
   : config_(config),
     seed_(model_seed),
-    core_(config, &texts_),
-    pool_({config.rank, config.num_kv_blocks, config.state_slots}),
+    core_(config, {.texts = &texts_}),
+    pool_({.rank = config.rank,
+           .num_kv_blocks = config.num_kv_blocks,
+           .state_slots = config.state_slots,
+           .block_size = config.block_size}),
     collector_(config.rank) {
   cells_.resize(static_cast<std::size_t>(config.num_kv_blocks) *
                 static_cast<std::size_t>(config.block_size));
@@ -56,12 +59,16 @@ seq_id rank_world::submit(std::int32_t prompt_tokens, sampling_params params,
                           std::int32_t stop_after, std::int32_t priority) {
   const seq_id id{++last_id_};
   std::vector<token_id> prompt;
-  for (std::int32_t i = 0; i < prompt_tokens; ++i)
-    prompt.push_back(word(mix(id.value * 1000 + static_cast<std::uint64_t>(i))));
+  for (std::int32_t i = 0; i < prompt_tokens; ++i) {
+    const auto text = i < shared_ids_ ? 1 : id.value * 1000;
+    prompt.push_back(word(mix(text + static_cast<std::uint64_t>(i))));
+  }
   request_view view;
   view.request = {id, std::make_shared<const std::vector<token_id>>(std::move(prompt)),
                   std::make_shared<const sampling_params>(std::move(params)), priority};
   view.stop_after = stop_after;
+  const auto turn = static_cast<std::ptrdiff_t>(id.value % 3);
+  std::rotate(view.accept.begin(), view.accept.begin() + turn, view.accept.end());
   core_.submit(view.request, static_cast<std::int64_t>(id.value));
   views_.emplace(id.value, std::move(view));
   send();
@@ -74,58 +81,89 @@ token_id rank_world::next_token(const request_view& view, std::uint64_t chain,
   return word(chain);
 }
 
+void rank_world::check_blocks(const step_plan& plan, std::size_t row) {
+  const auto id = plan.sequences[row];
+  auto& table = host_tables_[id.value];
+  require(plan.table_begin[row] == static_cast<std::int32_t>(table.size()),
+          "[I25] step {} writes ordinal {} of a table of {}", plan.step.value,
+          plan.table_begin[row], table.size());
+  for (const auto block : plan.row_blocks(static_cast<std::int32_t>(row))) {
+    require(pool_.references(block) >= 1, "[I17] step {} appends block {}, which is free",
+            plan.step.value, block.value);
+    for (const auto& [other_id, other] : host_tables_)
+      require(config_.prefix_cache || std::find(other.begin(), other.end(), block) == other.end(),
+              "[I17] block {} of sequence {} is in the table of {}", block.value, id.value,
+              other_id);
+    table.push_back(block);
+  }
+  const auto* sequence = core_.find(id);
+  if (!sequence) return require(false, "step {} names unknown sequence {}", plan.step.value,
+                                id.value);
+  const auto overhang = plan.yields_max[row] > 0 ? config_.draft_overhang : 0;
+  const auto need = plan.positions[row] + plan.widths[row] + overhang;
+  peak_reserve = std::max<std::int64_t>(peak_reserve, need);
+  peak_blocks = std::max(peak_blocks, static_cast<std::int64_t>(table.size()));
+  const auto capacity = static_cast<std::int64_t>(table.size()) * config_.block_size;
+  require(need <= capacity, "[I08] step {} may write {} tokens of a table of {}", plan.step.value,
+          need, capacity);
+  const auto margin = std::int64_t{config_.depth} * (1 + config_.num_drafts);
+  const auto most = std::max({sequence->ledger.committed() + margin, sequence->fill_end,
+                              std::int64_t{plan.positions[row]} + plan.widths[row]}) +
+                    config_.draft_overhang;
+  require(capacity < most + config_.block_size, "[I15] a table of {} tokens where {} do", capacity,
+          most);
+}
+
+void rank_world::check_row(const step_plan& plan, std::size_t row) {
+  auto& view = views_.at(plan.sequences[row].value);
+  for (const auto& start : plan.starts) {
+    if (start.sequence != plan.sequences[row]) continue;
+    host_tables_[start.sequence.value].clear();
+    view.inflight_min = view.inflight_max = 0;
+    view.epoch = start.epoch;
+    require(start.outputs == static_cast<std::int32_t>(view.got.size()),
+            "[I53] sequence {} starts with {} outputs, it has {}", start.sequence.value,
+            start.outputs, view.got.size());
+  }
+  require(plan.epochs[row] == view.epoch, "[I04] step {} names epoch {} of sequence {}, it is {}",
+          plan.step.value, plan.epochs[row], plan.sequences[row].value, view.epoch);
+  check_blocks(plan, row);
+  require(view.finals == 0, "[I54] ended sequence {} is in step {}", view.request.sequence.value,
+          plan.step.value);
+  const auto limit = output_limit(static_cast<std::int64_t>(view.request.prompt->size()),
+                                  view.request.params->max_tokens, config_.max_model_len);
+  require(static_cast<std::int64_t>(view.got.size()) + view.inflight_min < limit,
+          "[I40] step {}: sequence {} is launched past its foreseen end: {} outputs, {} at least in "
+          "flight, {} wanted",
+          plan.step.value, view.request.sequence.value, view.got.size(), view.inflight_min, limit);
+  view.inflight_min += plan.yields_min[row];
+  view.inflight_max += plan.yields_max[row];
+  ++view.launches;
+  if (plan.yields_min[row] > 0 && view.first_yield_step == 0)
+    view.first_yield_step = plan.step.value;
+}
+
 void rank_world::check_plan(const step_plan& plan) {
   require(plan.step.value == launched_ + 1, "[I01] step {} launched after {}", plan.step.value,
           launched_);
   require(plan.rows() > 0, "[I01] step {} has no row", plan.step.value);
   std::int64_t width = 0;
   for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
-    auto& view = views_.at(plan.sequences[i].value);
     width += plan.widths[i];
-    auto& table = host_tables_[plan.sequences[i].value];
-    require(plan.table_begin[i] == static_cast<std::int32_t>(table.size()),
-            "[I25] step {} writes ordinal {} of a table of {}", plan.step.value,
-            plan.table_begin[i], table.size());
-    for (const auto block : plan.row_blocks(static_cast<std::int32_t>(i))) {
-      require(pool_.references(block) == 1, "[I17] step {} appends block {}, which is free",
-              plan.step.value, block.value);
-      for (const auto& [id, other] : host_tables_)
-        require(std::find(other.begin(), other.end(), block) == other.end(),
-                "[I17] block {} of sequence {} is in the table of {}", block.value,
-                plan.sequences[i].value, id);
-      table.push_back(block);
-    }
-    const auto overhang = plan.yields_max[i] > 0 ? config_.draft_overhang : 0;
-    const auto need = plan.positions[i] + plan.widths[i] + overhang;
-    peak_reserve = std::max<std::int64_t>(peak_reserve, need);
-    peak_blocks = std::max(peak_blocks, static_cast<std::int64_t>(table.size()));
-    const auto capacity = static_cast<std::int64_t>(table.size()) * config_.block_size;
-    require(need <= capacity, "[I08] step {} may write {} tokens of a table of {}", plan.step.value,
-            need, capacity);
-    require(capacity < need + config_.block_size, "[I15] a table of {} tokens for {}", capacity,
-            need);
-    require(view.finals == 0, "[I54] ended sequence {} is in step {}", view.request.sequence.value,
-            plan.step.value);
-    const auto limit = output_limit(static_cast<std::int64_t>(view.request.prompt->size()),
-                                    view.request.params->max_tokens, config_.max_model_len);
-    require(static_cast<std::int64_t>(view.got.size()) + view.inflight_min < limit,
-            "[I40] sequence {} is launched past its foreseen end", view.request.sequence.value);
-    view.inflight_min += plan.yields_min[i];
-    ++view.launches;
-    if (plan.yields_min[i] > 0 && view.first_yield_step == 0)
-      view.first_yield_step = plan.step.value;
+    check_row(plan, i);
   }
   require(width <= config_.max_num_batched_tokens, "[I06] step {} has {} tokens of {}",
           plan.step.value, width, config_.max_num_batched_tokens);
+  require(width == plan.total_width, "[I06] step {} says {} tokens, its rows have {}",
+          plan.step.value, plan.total_width, width);
   check_remap(plan, newest_);
 }
 
 bool rank_world::launch() {
   step_plan plan;
-  const auto before = core_.stats();
   if (!core_.plan(plan)) {
-    require(core_.stats() == before, "[I09] a plan that failed has changed the core");
     require(plan.rows() == 0, "[I09] a plan that failed has {} rows", plan.rows());
+    send();
     return false;
   }
   check_plan(plan);
@@ -140,51 +178,91 @@ bool rank_world::launch() {
   return true;
 }
 
-std::uint64_t rank_world::read_prefix(const step_plan& plan, const device_slot& slot) {
-  auto chain = mix(seed_);
+void rank_world::read_prefix(const step_plan& plan, const device_slot& slot) {
+  auto& view = views_.at(slot.sequence.value);
   for (std::int64_t p = 0; p < slot.length; ++p) {
     const auto ordinal = static_cast<std::size_t>(p / config_.block_size);
-    if (ordinal >= slot.table.size()) {
-      require(false, "[I10] step {} reads position {} of a table of {}", plan.step.value, p,
-              slot.table.size());
-      return chain;
-    }
+    if (ordinal >= slot.table.size())
+      return require(false, "[I10] step {} reads position {} of a table of {}", plan.step.value, p,
+                     slot.table.size());
     const auto& it = cells_[static_cast<std::size_t>(
       slot.table[ordinal].value * config_.block_size + p % config_.block_size)];
-    require(it.sequence == slot.sequence.value && it.position == p,
-            "[I17] step {}: block {} holds position {} of sequence {}, not {} of {}",
-            plan.step.value, slot.table[ordinal].value, it.position, it.sequence, p,
-            slot.sequence.value);
-    chain = it.chain;
+    truth(view, p);
+    require(it.position == p && it.chain == view.chains[static_cast<std::size_t>(p)],
+            "[I17][I32] step {}: block {} holds position {} chain {:#x}, sequence {} wants {}: "
+            "{:#x}",
+            plan.step.value, slot.table[ordinal].value, it.position, it.chain, slot.sequence.value,
+            p, view.chains[static_cast<std::size_t>(p)]);
   }
-  return chain;
 }
 
-void rank_world::write(const step_plan& plan, std::size_t row, device_slot& slot, token_id id) {
+void rank_world::write(const step_plan& plan, device_slot& slot, std::int64_t position,
+                       token_id id) {
   require(0 <= id && id < vocab, "[I27] step {} is fed id {}", plan.step.value, id);
-  const auto p = slot.length;
-  require(p <= config_.max_model_len - 2, "[I11] step {} writes position {}", plan.step.value, p);
-  const auto chain = next_chain(read_prefix(plan, slot), id);
-  const auto ordinal = static_cast<std::size_t>(p / config_.block_size);
+  require(position <= config_.max_model_len - 2, "[I11] step {} writes position {}",
+          plan.step.value, position);
+  const auto ordinal = static_cast<std::size_t>(position / config_.block_size);
   if (ordinal >= slot.table.size())
-    return require(false, "[I10] step {} row {} writes position {} of a table of {}",
-                   plan.step.value, row, p, slot.table.size());
+    return require(false, "[I10] step {} writes position {} of a table of {}", plan.step.value,
+                   position, slot.table.size());
   const auto block = slot.table[ordinal];
   require(pool_.references(block) > 0, "[I17] step {} writes free block {}", plan.step.value,
           block.value);
-  cells_[static_cast<std::size_t>(block.value * config_.block_size + p % config_.block_size)] = {
-    slot.sequence.value, p, chain};
-  slot.length = p + 1;
-  written_end = std::max(written_end, slot.length);
+  auto before = mix(seed_);
+  if (position > 0) {
+    const auto p = position - 1;
+    const auto& last = cells_[static_cast<std::size_t>(
+      slot.table[static_cast<std::size_t>(p / config_.block_size)].value * config_.block_size +
+      p % config_.block_size)];
+    before = last.chain;
+  }
+  cells_[static_cast<std::size_t>(block.value * config_.block_size +
+                                  position % config_.block_size)] = {position,
+                                                                     next_chain(before, id)};
+  written_end = std::max(written_end, position + 1);
 }
 
-token_id rank_world::run_row(const step_plan& plan, std::size_t row, device_slot& slot) {
+std::vector<token_id> rank_world::row_ids(const step_plan& plan, std::size_t row,
+                                          const device_slot& slot) {
+  const auto source = plan.sources[row];
+  if (source == from_fresh) {
+    const auto ids = plan.row_tokens(static_cast<std::int32_t>(row));
+    return {ids.begin(), ids.end()};
+  }
+  const bool in_newest =
+    sampled_step_ + 1 == plan.step.value && source < static_cast<std::int32_t>(sampled_.size());
+  require(source == from_slot || in_newest, "[I26] step {} names row {} of step {}",
+          plan.step.value, source, sampled_step_);
+  if (source >= 0 && in_newest) {
+    const auto& from = sampled_[static_cast<std::size_t>(source)];
+    require(from.last == slot.last && from.drafts == slot.drafts,
+            "[I26][I29] step {}: row gives id {}, the slot {}", plan.step.value, from.last,
+            slot.last);
+  }
+  std::vector<token_id> ids{slot.last};
+  const auto drafts = std::min(slot.drafts.size(), static_cast<std::size_t>(plan.widths[row] - 1));
+  ids.insert(ids.end(), slot.drafts.begin(), slot.drafts.begin() + std::ptrdiff_t(drafts));
+  return ids;
+}
+
+void rank_world::make_drafts(request_view& view, device_slot& slot) {
+  const auto accept = view.accept[slot.decode_rows % view.accept.size()];
+  slot.drafts.clear();
+  for (std::int32_t i = 0; i < config_.num_drafts; ++i) {
+    const auto right = truth(view, slot.length + 1 + i);
+    slot.drafts.push_back(i < accept ? right : word(mix(static_cast<std::uint64_t>(right) + 1)));
+  }
+}
+
+std::vector<token_id> rank_world::run_row(const step_plan& plan, std::size_t row,
+                                          device_slot& slot) {
   const auto id = plan.sequences[row];
   require(slot.sequence == id && slot.epoch == plan.epochs[row],
           "[I17] step {}: slot {} is of sequence {}, not {}", plan.step.value,
           plan.slots[row].value, slot.sequence.value, id.value);
-  require(plan.positions[row] == slot.length,
-          "[I05] step {} plans position {}, the device is at {}", plan.step.value,
+  const bool is_chunk = plan.sources[row] == from_fresh;
+  require(is_chunk ? plan.positions[row] == slot.length : plan.positions[row] >= slot.length,
+          "[I05][I33] step {} plans position {}, the device is at {}", plan.step.value,
           plan.positions[row], slot.length);
   auto ordinal = static_cast<std::size_t>(plan.table_begin[row]);
   for (const auto block : plan.row_blocks(static_cast<std::int32_t>(row))) {
@@ -193,44 +271,57 @@ token_id rank_world::run_row(const step_plan& plan, std::size_t row, device_slot
     slot.table.push_back(block);
     ++ordinal;
   }
-  const auto source = plan.sources[row];
-  if (source == from_fresh) {
-    for (const auto token : plan.row_tokens(static_cast<std::int32_t>(row)))
-      write(plan, row, slot, token);
+  auto& view = views_.at(id.value);
+  read_prefix(plan, slot);
+  const auto ids = row_ids(plan, row, slot);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    write(plan, slot, slot.length + static_cast<std::int64_t>(i), ids[i]);
+  if (is_chunk) slot.length += std::ssize(ids);
+  if (plan.yields_max[row] == 0) return {};
+  std::vector<token_id> given;
+  if (is_chunk) {
+    given.push_back(truth(view, slot.length));
   } else {
-    const bool in_newest =
-      sampled_step_ + 1 == plan.step.value && source < static_cast<std::int32_t>(sampled_.size());
-    require(source == from_slot || in_newest, "[I26] step {} names row {} of step {}",
-            plan.step.value, source, sampled_step_);
-    const auto token =
-      source == from_slot || !in_newest ? slot.last : sampled_[static_cast<std::size_t>(source)];
-    require(token == slot.last, "[I26] step {}: row gives id {}, the slot {}", plan.step.value,
-            token, slot.last);
-    write(plan, row, slot, token);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      given.push_back(truth(view, slot.length + 1));
+      ++slot.length;
+      if (i + 1 < ids.size() && ids[i + 1] != given.back()) break;
+    }
+    ++slot.decode_rows;
   }
-  if (plan.yields_max[row] == 0) return -1;
-  const auto output = slot.length - slot.prompt + 1;
-  slot.last = next_token(views_.at(id.value), read_prefix(plan, slot), output);
-  return slot.last;
+  slot.last = given.back();
+  make_drafts(view, slot);
+  for (std::int32_t i = 0; i < config_.draft_overhang; ++i)
+    if (slot.length + i <= config_.max_model_len - 2)
+      write(plan, slot, slot.length + i, truth(view, slot.length + i));
+  return given;
 }
 
 void rank_world::run(const launched& step, step_result& result) {
   const auto& plan = step.plan;
   for (const auto& start : plan.starts) {
     auto& slot = slots_.at(static_cast<std::size_t>(start.slot.value));
-    slot = {start.sequence, start.epoch, 0, start.prompt_tokens, -1, {}};
+    slot = {};
+    slot.sequence = start.sequence;
+    slot.epoch = start.epoch;
+    slot.length = start.position;
   }
-  std::vector<token_id> sampled;
+  std::vector<sampled_row> sampled;
+  result.drafts_per_row = config_.num_drafts;
   for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
     auto& slot = slots_.at(static_cast<std::size_t>(plan.slots[i].value));
-    const auto token = run_row(plan, i, slot);
+    const auto given = run_row(plan, i, slot);
     require(slot.table == step.tables[i], "[I25] step {}: device table of row {} differs",
             plan.step.value, i);
-    sampled.push_back(token);
+    sampled.push_back({given.empty() ? -1 : given.back(), slot.drafts});
     result.sequences.push_back(plan.sequences[i]);
     result.epochs.push_back(plan.epochs[i]);
-    if (token >= 0) result.tokens.push_back(token);
+    result.widths.push_back(plan.widths[i]);
+    result.tokens.insert(result.tokens.end(), given.begin(), given.end());
     result.token_begin.push_back(static_cast<std::int32_t>(result.tokens.size()));
+    auto drafts = slot.drafts;
+    drafts.resize(static_cast<std::size_t>(config_.num_drafts), given.empty() ? -1 : 0);
+    result.drafts.insert(result.drafts.end(), drafts.begin(), drafts.end());
   }
   sampled_ = std::move(sampled);
   sampled_step_ = plan.step.value;
@@ -246,27 +337,42 @@ void rank_world::complete(errc code) {
   result.step = step.plan.step;
   result.code = code;
   settled_ = step.plan.step.value;
+  std::vector<request_view> before;
   for (std::size_t i = 0; i < step.plan.sequences.size(); ++i) {
     auto& view = views_.at(step.plan.sequences[i].value);
-    view.inflight_min -= step.plan.yields_min[i];
+    if (step.plan.epochs[i] == view.epoch) {
+      view.inflight_min -= step.plan.yields_min[i];
+      view.inflight_max -= step.plan.yields_max[i];
+    }
     if (view.finals > 0) ++view.overrun_rows;
     if (code != errc::ok && view.finals == 0) view.had_failure = true;
+    before.push_back(view);
   }
-  std::vector<bool> had_ended;
-  for (const auto id : step.plan.sequences) had_ended.push_back(views_.at(id.value).finals > 0);
-  std::vector<std::size_t> before;
-  for (const auto id : step.plan.sequences) before.push_back(views_.at(id.value).got.size());
   core_.settle(result);
   send();
-  if (code != errc::ok) return;
+  if (code == errc::ok) check_gains(step, result, before);
+}
+
+void rank_world::check_gains(const launched& step, const step_result& result,
+                             const std::vector<request_view>& before) {
   for (std::size_t i = 0; i < step.plan.sequences.size(); ++i) {
     const auto& view = views_.at(step.plan.sequences[i].value);
-    const auto row = static_cast<std::int32_t>(i);
-    const auto gained = view.got.size() - before[i];
-    require(gained == (had_ended[i] ? 0 : result.row_tokens(row).size()),
-            "[I41] step {} gave row {} {} tokens, {} left at its settle", settled_, i,
-            result.row_tokens(row).size(), gained);
+    const auto given = result.row_tokens(static_cast<std::int32_t>(i)).size();
+    const auto gained = view.got.size() - before[i].got.size();
+    const bool is_over = before[i].finals > 0;
+    require(gained <= (is_over ? 0 : given), "[I41] step {} gave row {} {} tokens, {} left",
+            settled_, i, given, gained);
+    const bool must_gain = !is_over && view.finals == 0 && view.preemptions == 0 &&
+                           !view.had_failure;
+    require(!must_gain || gained == given,
+            "[I41] step {} gave row {} {} tokens, {} left at its settle", settled_, i, given,
+            gained);
   }
+}
+
+void rank_world::preempt(seq_id sequence) {
+  core_.preempt(sequence);
+  send();
 }
 
 void rank_world::abort(seq_id sequence) {
@@ -301,16 +407,31 @@ void rank_world::note_chunks() {
 
 void rank_world::send() {
   core_.take_outbox(box_);
+  for (const auto id : box_.preempted) ++views_.at(id.value).preemptions;
+  for (auto& [id, view] : views_) {
+    const auto* sequence = core_.find({id});
+    if (!sequence || sequence->phase == sequence_phase::running ||
+        sequence->phase == sequence_phase::retiring)
+      continue;
+    host_tables_.erase(id);
+    view.inflight_min = view.inflight_max = 0;
+    view.epoch = ~0u;  // until it starts again
+  }
   note_chunks();
-  if (box_.has_leases()) to_collector_.push_back(box_.leases);
-  if (box_.has_want()) asks_.push_back(box_.want);
+  if (box_.has_want()) {
+    asks_.push_back(box_.want);
+    ++asks_sent_;
+  }
+  if (box_.has_leases()) to_collector_.push_back({box_.leases, asks_sent_});
   audit();
 }
 
 // Any message may be late, but each channel keeps its order.
 bool rank_world::deliver(std::int32_t channel) {
   if (channel == 0 && !to_collector_.empty()) {
-    auto freed_now = collector_.take(std::move(to_collector_.front()));
+    // Messages are causal: what was asked before a lease came back is there before it.
+    while (asks_taken_ < to_collector_.front().asks_before) deliver(2);
+    auto freed_now = collector_.take(std::move(to_collector_.front().leases));
     to_collector_.pop_front();
     if (!freed_now.blocks.empty() || !freed_now.slots.empty())
       to_pool_.push_back(std::move(freed_now));
@@ -318,11 +439,12 @@ bool rank_world::deliver(std::int32_t channel) {
     freed(to_pool_.front());
     auto granted = pool_.release(to_pool_.front());
     to_pool_.pop_front();
-    if (!granted.blocks.empty() || !granted.slots.empty()) grants_.push_back(std::move(granted));
+    if (!granted.is_empty()) grants_.push_back(std::move(granted));
   } else if (channel == 2 && !asks_.empty()) {
     auto granted = pool_.reserve(asks_.front());
     asks_.pop_front();
-    if (!granted.blocks.empty() || !granted.slots.empty()) grants_.push_back(std::move(granted));
+    ++asks_taken_;
+    if (!granted.is_empty()) grants_.push_back(std::move(granted));
   } else if (channel == 3 && !grants_.empty()) {
     core_.grant(grants_.front());
     grants_.pop_front();
@@ -344,6 +466,7 @@ void rank_world::deliver_all() {
 
 void rank_world::freed(const kv_release& done) {
   for (const auto block : done.blocks) {
+    if (config_.prefix_cache) continue;  // it may be kept, or be in other tables
     for (const auto& step : flying_)
       for (const auto& table : step.tables)
         require(std::find(table.begin(), table.end(), block) == table.end(),
@@ -351,7 +474,7 @@ void rank_world::freed(const kv_release& done) {
                 step.plan.step.value);
     const auto first = static_cast<std::size_t>(block.value * config_.block_size);
     for (std::int32_t i = 0; i < config_.block_size; ++i)
-      cells_[first + static_cast<std::size_t>(i)] = {0, -7, 0xDEAD};
+      cells_[first + static_cast<std::size_t>(i)] = {-7, 0xDEAD};
   }
   for (const auto slot : done.slots) {
     for (const auto& step : flying_)
@@ -373,18 +496,18 @@ void rank_world::audit() {
     slots += static_cast<std::int64_t>(it.slots.size());
   };
   for (const auto& message : to_collector_)
-    for (const auto& entry : message.entries) add(entry);
+    for (const auto& entry : message.leases.entries) add(entry);
   for (const auto& message : to_pool_) add(message);
   for (const auto& message : grants_) add(message);
-  require(blocks == config_.num_kv_blocks, "[I12] {} blocks of {} after step {}", blocks,
+  require(config_.prefix_cache || blocks == config_.num_kv_blocks, "[I12] {} blocks of {} after step {}", blocks,
           config_.num_kv_blocks, settled_);
   require(slots == config_.state_slots, "[I12] {} slots of {} after step {}", slots,
           config_.state_slots, settled_);
   require(s.running <= config_.max_num_seqs, "[I07] {} active sequences", s.running);
-  std::int64_t fewest = 0;
-  for (const auto& [id, view] : views_) fewest += view.inflight_min;
-  require(s.inflight_tokens == fewest || s.ended > 0, "[I02] {} tokens in flight, rows give {}",
-          s.inflight_tokens, fewest);
+  std::int64_t most = 0;
+  for (const auto& [id, view] : views_) most += view.inflight_max;
+  require(s.inflight_tokens == most || s.ended > 0 || s.failed_steps > 0,
+          "[I02] {} tokens in flight, rows give {}", s.inflight_tokens, most);
 }
 
 bool rank_world::finish() {
@@ -401,9 +524,10 @@ bool rank_world::finish() {
       deliver_all();
       return true;
     }
-    if (!moved) {
+    for (std::int32_t idle = 0; !moved && core_.has_work(); ++idle) {
       deliver_all();
-      if (!launch()) return false;
+      if (launch()) break;
+      if (idle > 8 && !core_.has_made_room()) return false;
     }
   }
   return false;

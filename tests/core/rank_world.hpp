@@ -55,11 +55,16 @@ struct request_view {
   bool was_aborted = false;
   bool had_failure = false;
   // What the host side of the test knows of launched rows.
-  std::int64_t inflight_min = 0;
+  std::int64_t inflight_min = 0, inflight_max = 0;  ///< of the current epoch
+  std::uint32_t epoch = 0;
+  std::int32_t preemptions = 0;
   std::int32_t launches = 0;
   std::int32_t overrun_rows = 0;
   std::uint64_t first_yield_step = 0;  ///< step that gives the first token
   std::uint64_t first_token_step = 0;  ///< settled step whose batch held the first token
+  std::vector<std::int32_t> accept{2, 0, 1};  ///< drafts that row j of an epoch accepts, cycling
+  std::vector<token_id> ids;                  ///< what it must be, as far as anybody asked
+  std::vector<std::uint64_t> chains;          ///< of these
 };
 
 struct expected_output {
@@ -72,6 +77,9 @@ class rank_world {
 public:
   explicit rank_world(scheduler_config config, std::uint64_t model_seed = 1);
 
+  /// Requests from now on share the first ids of their prompts.
+  void share_prompts(std::int32_t ids) { shared_ids_ = ids; }
+
   seq_id submit(std::int32_t prompt_tokens, sampling_params params, std::int32_t stop_after = 0,
                 std::int32_t priority = 0);
   /// Plans and launches one step.
@@ -79,6 +87,7 @@ public:
   /// The oldest launched step runs and settles, with `code`.
   void complete(errc code = errc::ok);
   void abort(seq_id sequence);
+  void preempt(seq_id sequence);
   /// Delivers the oldest message of channel 0..3, if there is one.
   bool deliver(std::int32_t channel);
   void deliver_all();
@@ -106,7 +115,6 @@ public:
 
 private:
   struct cell {
-    std::uint64_t sequence = 0;
     std::int64_t position = -1;
     std::uint64_t chain = 0;
   };
@@ -116,6 +124,8 @@ private:
     std::int64_t length = 0;
     std::int64_t prompt = 0;
     token_id last = -1;
+    std::vector<token_id> drafts;
+    std::size_t decode_rows = 0;  ///< of this epoch
     std::vector<block_id> table;
   };
   struct launched {
@@ -128,11 +138,20 @@ private:
     if (!holds) faults_.push_back(fmt::format(text, std::forward<Args>(args)...));
   }
   void check_plan(const step_plan& plan);
+  void check_row(const step_plan& plan, std::size_t row);
+  void check_blocks(const step_plan& plan, std::size_t row);
   void run(const launched& step, step_result& result);
-  token_id run_row(const step_plan& plan, std::size_t row, device_slot& slot);
-  void write(const step_plan& plan, std::size_t row, device_slot& slot, token_id id);
-  std::uint64_t read_prefix(const step_plan& plan, const device_slot& slot);
+  std::vector<token_id> run_row(const step_plan& plan, std::size_t row, device_slot& slot);
+  std::vector<token_id> row_ids(const step_plan& plan, std::size_t row, const device_slot& slot);
+  void write(const step_plan& plan, device_slot& slot, std::int64_t position, token_id id);
+  void read_prefix(const step_plan& plan, const device_slot& slot);
+  void make_drafts(request_view& view, device_slot& slot);
+  void check_gains(const launched& step, const step_result& result,
+                   const std::vector<request_view>& before);
   token_id next_token(const request_view& view, std::uint64_t chain, std::int64_t output) const;
+  /// Id and chain at a position of a request, from the rules alone.
+  void grow(request_view& view, std::int64_t position) const;
+  token_id truth(request_view& view, std::int64_t position) const;
   void send();
   void note_chunks();
   void freed(const kv_release& done);
@@ -147,6 +166,7 @@ private:
 
   std::map<std::uint64_t, request_view> views_;
   std::uint64_t last_id_ = 0;
+  std::int32_t shared_ids_ = 0;
   step_plan newest_;
   std::deque<launched> flying_;
   std::uint64_t launched_ = 0;
@@ -155,11 +175,20 @@ private:
 
   std::vector<cell> cells_;
   std::vector<device_slot> slots_;
-  std::vector<token_id> sampled_;  ///< by row of the newest step that ran
+  struct sampled_row {
+    token_id last = -1;
+    std::vector<token_id> drafts;
+  };
+  std::vector<sampled_row> sampled_;  ///< by row of the newest step that ran
   std::uint64_t sampled_step_ = 0;
 
   scheduler_outbox box_;
-  std::deque<lease_return> to_collector_;
+  struct leases_sent {
+    lease_return leases;
+    std::uint64_t asks_before = 0;
+  };
+  std::deque<leases_sent> to_collector_;
+  std::uint64_t asks_sent_ = 0, asks_taken_ = 0;
   std::deque<kv_release> to_pool_;
   std::deque<kv_reserve> asks_;
   std::deque<kv_grant> grants_;

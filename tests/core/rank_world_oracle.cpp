@@ -22,6 +22,22 @@ token_id word(std::uint64_t number) {
   return 8 + static_cast<token_id>(number % (vocab - 8));
 }
 
+void rank_world::grow(request_view& view, std::int64_t position) const {
+  const auto& prompt = *view.request.prompt;
+  while (std::ssize(view.ids) <= position) {
+    const auto chain = view.chains.empty() ? mix(seed_) : view.chains.back();
+    const auto p = view.ids.size();
+    const auto output = static_cast<std::int64_t>(p) - std::ssize(prompt) + 1;
+    view.ids.push_back(p < prompt.size() ? prompt[p] : next_token(view, chain, output));
+    view.chains.push_back(next_chain(chain, view.ids.back()));
+  }
+}
+
+token_id rank_world::truth(request_view& view, std::int64_t position) const {
+  grow(view, position);
+  return view.ids[static_cast<std::size_t>(position)];
+}
+
 expected_output rank_world::expected(const request_view& view) const {
   const auto& prompt = *view.request.prompt;
   const auto& params = *view.request.params;
@@ -67,12 +83,15 @@ void rank_world::check_end() {
     const auto most = view.was_aborted ? config_.depth : config_.depth - 1;
     require(view.overrun_rows <= most, "[I37] sequence {} has {} over-run rows", id,
             view.overrun_rows);
-    if (view.finish.reason == finish_reason::resource || view.launches == 0) continue;
+    if (view.launches == 0) continue;
     const auto want = expected(view);
-    if (view.was_aborted || view.had_failure) {
+    const bool was_failed =
+      view.had_failure && config_.policy.on_step_failure == failure_rule::fail_rows;
+    if (view.was_aborted || was_failed || view.finish.reason == finish_reason::resource) {
       const bool fits = view.got.size() <= want.tokens.size() &&
                         std::equal(view.got.begin(), view.got.end(), want.tokens.begin());
-      require(fits, "[I38] sequence {} got other tokens before it was ended", id);
+      require(fits, "[I38] sequence {} got {} tokens before it was ended by {}, of {}", id,
+              view.got.size(), name_of(view.finish.reason), want.tokens.size());
       continue;
     }
     require(view.got == want.tokens, "[I38] sequence {} got {} tokens, expected {}", id,
@@ -81,9 +100,11 @@ void rank_world::check_end() {
             name_of(view.finish.reason), name_of(want.reason));
     require(view.finish.stop_bytes == want.stop_bytes, "[I36] sequence {}: stop at byte {} not {}",
             id, view.finish.stop_bytes, want.stop_bytes);
-    require(want.reason != finish_reason::length || view.overrun_rows == 0,
+    require(want.reason != finish_reason::length || config_.num_drafts > 0 ||
+              view.overrun_rows == 0,
             "[I40] sequence {} ended by length with {} over-run rows", id, view.overrun_rows);
-    require(view.first_token_step == view.first_yield_step,
+    require(view.first_token_step == view.first_yield_step || view.preemptions > 0 ||
+              view.had_failure,
             "[I41] sequence {}: first token of step {} left at {}", id, view.first_yield_step,
             view.first_token_step);
   }
@@ -94,9 +115,9 @@ void rank_world::check_end() {
           collector_.parked_blocks());
   require(collector_.parked_slots() == 0, "[I20] {} slots parked at the end",
           collector_.parked_slots());
-  require(s.promised_blocks == 0 && s.deferred_blocks == 0, "[I12] promises at the end");
-  require(pool_.free_blocks() + s.credit_blocks == config_.num_kv_blocks,
-          "[I12] {} blocks free and {} credit of {}", pool_.free_blocks(), s.credit_blocks,
+  require(s.table_blocks == 0 && s.deferred_blocks == 0, "[I12] blocks held at the end");
+  const auto idle = pool_.free_blocks() + pool_.cached_blocks() + s.credit_blocks;
+  require(idle == config_.num_kv_blocks, "[I12] {} blocks free, cached or credit of {}", idle,
           config_.num_kv_blocks);
 }
 

@@ -36,8 +36,8 @@ TEST_CASE("a request that cannot be served ends with one record that names what 
     {20, 4, finish_reason::error, errc::context_length_exceeded,
      "has 20 tokens, the context holds 20"},
     {5, 0, finish_reason::error, errc::invalid_argument, "max_tokens is 0, expected at least 1"},
-    {10, 5, finish_reason::resource, errc::no_blocks,
-     "need 5 KV blocks (17 tokens), the rank has 4"},
+    {17, 5, finish_reason::resource, errc::no_blocks,
+     "needs 5 KV blocks (17 tokens), the rank has 4"},
   };
   for (const auto& row : table) {
     rank_world world(config);
@@ -65,7 +65,7 @@ TEST_CASE("a request that cannot be served ends with one record that names what 
 TEST_CASE("a prompt id outside the vocabulary is refused, at either end [I27]") {
   for (const token_id bad : {-1, vocab}) {
     letter_texts texts;
-    scheduler_core core(small_config(), &texts);
+    scheduler_core core(small_config(), {.texts = &texts});
     core.submit({{7},
                  std::make_shared<const std::vector<token_id>>(std::vector{9, bad}),
                  std::make_shared<const sampling_params>(),
@@ -82,7 +82,7 @@ TEST_CASE("a prompt id outside the vocabulary is refused, at either end [I27]") 
 
 TEST_CASE("a token outside the vocabulary ends its own request only [I27]") {
   letter_texts texts;
-  scheduler_core core(small_config(), &texts);
+  scheduler_core core(small_config(), {.texts = &texts});
   const auto prompt = std::make_shared<const std::vector<token_id>>(3, 9);
   for (std::uint64_t id = 1; id <= 2; ++id)
     core.submit({{id}, prompt, std::make_shared<const sampling_params>(), 0}, 0);
@@ -103,9 +103,9 @@ TEST_CASE("a token outside the vocabulary ends its own request only [I27]") {
 TEST_CASE("a full pool makes the next request wait, nobody overtakes it, and it starts when the "
           "first has ended [I07]") {
   auto config = small_config();
-  config.num_kv_blocks = 6;
+  config.num_kv_blocks = 5;
   rank_world world(config);
-  const auto a = world.submit(9, tokens(4));  // 9 + 4 + 2 = 15 tokens: 4 blocks
+  const auto a = world.submit(9, tokens(4));  // 3 blocks at first
   const auto b = world.submit(9, tokens(4));
   const auto c = world.submit(1, tokens(1));  // would fit beside a
   world.deliver_all();
@@ -133,7 +133,7 @@ TEST_CASE("credit at hand starts nobody past the active limit, and nobody past a
   };
   const start_case table[] = {
     {"two may be active", 2, 60, {3, 3, 3}, {{1}, {2}}},
-    {"the second lacks room, the third would fit", 4, 6, {9, 9, 1}, {{1}}},
+    {"the second lacks room, the third would fit", 4, 5, {9, 9, 1}, {{1}}},
     {"all fit", 4, 60, {9, 9, 1}, {{1}, {2}, {3}}},
   };
   for (const auto& row : table) {
@@ -142,7 +142,7 @@ TEST_CASE("credit at hand starts nobody past the active limit, and nobody past a
     config.max_num_seqs = row.max_num_seqs;
     config.num_kv_blocks = row.num_kv_blocks;
     letter_texts texts;
-    scheduler_core core(config, &texts);
+    scheduler_core core(config, {.texts = &texts});
     std::uint64_t id = 0;
     for (const auto prompt : row.prompts) {
       const std::vector<token_id> ids(static_cast<std::size_t>(prompt), 9);
@@ -335,12 +335,12 @@ TEST_CASE("a failed step ends its rows, and later rows of their sequences are st
   CHECK(world.first_fault() == "");
   CHECK(world.view(a).got.empty());
   CHECK(world.view(b).got.size() == 6);
-  CHECK(world.core().stats().overrun_rows == 1);
+  CHECK(world.core().stats().overrun_rows == 0);  // it did not end by itself
 }
 
 TEST_CASE("a result told twice is dropped, one out of order is refused [I01][I55]") {
   letter_texts texts;
-  scheduler_core core(small_config(), &texts);
+  scheduler_core core(small_config(), {.texts = &texts});
   core.submit({{1},
                std::make_shared<const std::vector<token_id>>(3, 9),
                std::make_shared<const sampling_params>(),
@@ -439,7 +439,7 @@ TEST_CASE("depth is a running value: never more steps in flight than it says") {
 
 TEST_CASE("logprobs leave with their tokens, one to one, cut where the tokens are cut [I36]") {
   letter_texts texts;
-  scheduler_core core(small_config(), &texts);
+  scheduler_core core(small_config(), {.texts = &texts});
   auto params = tokens(5);
   params.logprobs = 0;
   const auto prompt = std::make_shared<const std::vector<token_id>>(3, 9);

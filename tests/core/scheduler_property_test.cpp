@@ -33,6 +33,7 @@ struct world_kind {
   bool failures = true;
   bool late_messages = true;
   bool depth_changes = true;
+  bool preempts = true;
 };
 
 scheduler_config random_config(draws& draw) {
@@ -46,8 +47,19 @@ scheduler_config random_config(draws& draw) {
   c.block_size = 1 + draw.below(6);
   c.num_kv_blocks = 4 + draw.below(draw.one_in(2) ? 20 : 80);
   c.draft_overhang = draw.one_in(3) ? draw.below(4) : 0;
-  c.num_drafts = draw.one_in(3) ? draw.below(3) : 0;
+  c.num_drafts = draw.one_in(2) ? draw.below(4) : 0;
+  c.max_num_batched_tokens = std::max(c.max_num_batched_tokens, 1 + c.num_drafts);
+  c.draft_trim = draw.one_in(3) ? trim_rule::max_tokens : trim_rule::length_limit;
   c.mixed_steps = draw.one_in(3);
+  c.prefix_cache = draw.one_in(2);
+  c.resume_stride = draw.one_in(4) ? 2 : 1;
+  auto& policy = c.policy;
+  policy.victim = static_cast<victim_rule>(draw.below(4));
+  policy.preempt_output = static_cast<preempt_rule>(draw.below(2));
+  policy.on_step_failure = static_cast<failure_rule>(draw.below(2));
+  policy.priority_preempts = draw.one_in(3);
+  policy.min_decode_gap = draw.one_in(3) ? draw.below(4) : 0;
+  policy.max_prefill_run = draw.one_in(3) ? 1 + draw.below(2) : 0;
   return c;
 }
 
@@ -87,6 +99,8 @@ void random_event(rank_world& world, draws& draw, const world_kind& kind,
   case 6:
     if (kind.aborts && draw.one_in(3))
       world.abort({static_cast<std::uint64_t>(draw.below(14))});  // may be unknown or ended
+    else if (kind.preempts)
+      world.preempt({static_cast<std::uint64_t>(draw.below(14))});
     return;
   case 7:
     if (kind.depth_changes && draw.one_in(8)) world.core().set_depth(1 + draw.below(config.depth));
@@ -104,6 +118,7 @@ void random_event(rank_world& world, draws& draw, const world_kind& kind,
 /// What a sweep has met, so that a test can tell it was not an empty one.
 struct coverage {
   std::uint64_t steps = 0, tokens = 0, overrun_rows = 0, failed_steps = 0, late = 0;
+  std::uint64_t preemptions = 0, hits = 0, accepted = 0;
   std::uint64_t aborted = 0, stopped = 0, by_string = 0, by_length = 0, refused = 0;
 
   void add(rank_world& world) {
@@ -113,6 +128,9 @@ struct coverage {
     overrun_rows += s.overrun_rows;
     failed_steps += s.failed_steps;
     late += s.late_messages;
+    preemptions += s.preemptions;
+    hits += s.cached_tokens;
+    accepted += s.accepted_tokens;
     for (const auto& [id, view] : world.views()) {
       const auto reason = view.finish.reason;
       aborted += view.was_aborted && !view.got.empty();
@@ -128,6 +146,7 @@ std::string run_random(std::uint64_t seed, const world_kind& kind, coverage& see
   draws draw(seed);
   const auto config = random_config(draw);
   rank_world world(config, seed);
+  world.share_prompts(draw.one_in(2) ? 1 + draw.below(30) : 0);
   for (std::int32_t i = 0; i < 250; ++i) {
     random_event(world, draw, kind, config);
     if (!world.faults().empty()) return world.first_fault();
@@ -159,6 +178,9 @@ TEST_CASE("random worlds keep every book and give every token once, in order, as
   CHECK(seen.overrun_rows > 2000);
   CHECK(seen.failed_steps > 1000);
   CHECK(seen.late > 1000);
+  CHECK(seen.preemptions > 2000);
+  CHECK(seen.hits > 10000);
+  CHECK(seen.accepted > 10000);
   CHECK(seen.aborted > 500);
   CHECK(seen.stopped > 5000);
   CHECK(seen.by_string > 1000);
@@ -183,7 +205,7 @@ TEST_CASE("depth 1, 2 and 3 give the same tokens and ends [I38]") {
     for (std::int32_t depth = 1; depth <= 3; ++depth) {
       draws draw(seed);
       auto config = random_config(draw);
-      config.num_kv_blocks = 60;
+      config.num_kv_blocks = 100;  // nobody ends for want of room
       config.depth = depth;
       config.state_slots = 16;
       rank_world world(config, seed);
