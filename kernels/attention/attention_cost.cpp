@@ -20,7 +20,7 @@ work_cost sparse_attention_args::cost() const {
   std::int64_t rows = 0;
   for (std::int64_t token = 0; token < batch.tokens; ++token) {
     if (batch.is_padding(token)) continue;
-    rows += std::min(batch.position[token] + 1, window);
+    rows += std::max<std::int64_t>(0, batch.position[token] + 1 - oldest(token));
     const auto* list = selected + token * selected_count;
     rows += std::count_if(list, list + selected_count, [](std::int32_t row) { return row >= 0; });
   }
@@ -31,7 +31,7 @@ work_cost block_attention_args::cost() const {
   std::int64_t rows = 0;
   for (std::int32_t sequence = 0; sequence < sequences; ++sequence)
     if (slot[sequence] >= 0 && position[sequence] >= 0)
-      rows += std::min(position[sequence] + 1, window) + block;
+      rows += std::max<std::int64_t>(0, position[sequence] + 1 - oldest(sequence)) + block;
   return cost_of_rows(rows, heads * block, dim, 4);
 }
 

@@ -4,7 +4,8 @@
 /// A row serves as key and value. The sink is a raw per-head logit without value.
 /// List of a query at position t: `window` entries, oldest first (positions max(0, t - window + 1)
 /// .. t, the rest empty), then its `selected` entries in the order given (-1 = empty). Window rows
-/// at or after the row's first position come from step_rows, older ones from the ring.
+/// at or after the row's first position come from step_rows, older ones from the ring. With
+/// window_begin no window reaches below the sequence's entry of it: there are no rows there.
 /// Shapes: q and o [tokens, heads, dim]; step_rows [tokens, dim]; ring [slots, ring_size, dim];
 /// memory paged [blocks, block_size / ratio, dim]; selected [tokens, selected_count]. o must not
 /// alias q.
@@ -19,6 +20,7 @@
 /// Source: model-v41.md 8.4, 8.7, 4.4 point 17.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/common/batch.hpp"
@@ -34,6 +36,7 @@ struct sparse_attention_args {
   const float* ring = nullptr;
   std::int32_t ring_size = 0;
   std::int32_t window = 0;
+  const std::int32_t* window_begin = nullptr;  ///< [slots]; null: 0
   std::int32_t ratio = 0;
   const float* memory = nullptr;
   const std::int32_t* selected = nullptr;
@@ -44,6 +47,12 @@ struct sparse_attention_args {
   std::int64_t heads = 0;
   std::int64_t dim = 0;
   bool bf16 = false;
+
+  /// Oldest position of a token's window; above its own where the window is empty.
+  std::int64_t oldest(std::int64_t token) const {
+    const std::int64_t begin = window_begin ? window_begin[batch.slot[token]] : 0;
+    return std::max(begin, std::int64_t{batch.position[token]} - window + 1);
+  }
 
   work_cost cost() const;  ///< reads the lists
 };
@@ -70,12 +79,19 @@ struct block_attention_args {
   const float* ring = nullptr;
   std::int32_t ring_size = 0;
   std::int32_t window = 0;
+  const std::int32_t* window_begin = nullptr;  ///< [slots]; null: 0
   const float* sink = nullptr;
   float scale = 0;
   float* o = nullptr;
   std::int64_t heads = 0;
   std::int64_t dim = 0;
   bool bf16 = false;
+
+  /// Oldest context position that a sequence's queries see.
+  std::int64_t oldest(std::int64_t sequence) const {
+    const std::int64_t begin = window_begin ? window_begin[slot[sequence]] : 0;
+    return std::max(begin, std::int64_t{position[sequence]} - window + 1);
+  }
 
   work_cost cost() const;
 };

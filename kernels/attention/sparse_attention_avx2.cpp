@@ -19,7 +19,7 @@ struct token_list {
 private:
   std::int64_t window_rows(std::int64_t begin, std::int64_t end, const float** to) const {
     const std::int64_t position = a.batch.position[token];
-    const auto oldest = std::max<std::int64_t>(0, position - a.window + 1);
+    const auto oldest = a.oldest(token);
     const std::int64_t first = a.batch.row_first_position[token];
     const std::int64_t before = a.batch.row_first_token[token] - first;
     const auto kept = std::int64_t{a.batch.slot[token]} * a.ring_size;
@@ -57,7 +57,7 @@ struct block_list {
 
   std::int64_t rows(std::int64_t begin, std::int64_t end, const float** to) const {
     const std::int64_t position = a.position[sequence];
-    const auto oldest = std::max<std::int64_t>(0, position - a.window + 1);
+    const auto oldest = a.oldest(sequence);
     const auto kept = std::int64_t{a.slot[sequence]} * a.ring_size;
     const float* block = a.block_rows + sequence * a.block * a.dim;
     std::int64_t count = 0;

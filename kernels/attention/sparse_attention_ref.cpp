@@ -11,8 +11,7 @@ const float* list_entry(const sparse_attention_args& a, std::int64_t token, std:
   const auto& batch = a.batch;
   const std::int64_t position = batch.position[token];
   if (i < a.window) {
-    const auto oldest = std::max<std::int64_t>(0, position - a.window + 1);
-    const auto wanted = oldest + i;
+    const auto wanted = a.oldest(token) + i;
     if (wanted > position) return nullptr;
     const auto since_first = wanted - batch.row_first_position[token];
     if (since_first >= 0) return a.step_rows + (batch.row_first_token[token] + since_first) * a.dim;
@@ -59,7 +58,7 @@ void block_attention_ref(const stream_ref& stream, const block_attention_args& a
         std::fill(head.o, head.o + a.dim, 0.0F);
         continue;
       }
-      const auto oldest = std::max<std::int64_t>(0, position - a.window + 1);
+      const auto oldest = a.oldest(sequence);
       attend(head, a.window + a.block, [&](std::int64_t i) -> const float* {
         if (i >= a.window) return a.block_rows + (sequence * a.block + (i - a.window)) * a.dim;
         const auto wanted = oldest + i;

@@ -35,6 +35,7 @@ struct slot_sampling {
   std::uint64_t seed = 0;
   std::int32_t prompt_tokens = 0;  ///< outputs begin at this position
   std::int32_t min_tokens = 0;     ///< stop ids are masked before this many outputs
+  std::int32_t output_limit = 0;   ///< most outputs, for the stop mask; 0: no limit
 
   std::int32_t stop_count = 0;                  ///< ids that end the sequence, eos included
   std::int32_t stop_ids[inline_stop_ids] = {};  ///< the first of them

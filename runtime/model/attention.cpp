@@ -5,6 +5,7 @@
 
 #include "runtime/base/check.hpp"
 #include "runtime/model/product_list.hpp"
+#include "runtime/model/resume_point.hpp"
 
 namespace deepinfer {
 
@@ -36,6 +37,16 @@ kernels::memory_rows_args query_and_window_rows(const forward_context& context,
   args.row_rope = context.rope_args(rows, angles, tokens, 1, config.head_dim);
   args.row_round = context.round_kv_args(rows, tokens, config.head_dim, kernels::quantiser::q8);
   return args;
+}
+
+/// What the compressor makes of the sublayer's input.
+void add_memory_products(const forward_context& context, std::int32_t ratio,
+                         const compressor_weights& weights, product_list& products) {
+  auto& buffers = context.buffers;
+  const product_input hidden{buffers.hidden.data(), {}};
+  // Sums over several tokens stay wide; a lone token's value rounds like any other product.
+  products.add(weights.wkv, hidden, buffers.pool_value.data(), context.rounding.bf16 && ratio == 1);
+  if (ratio > 1) products.add(weights.wgate, hidden, buffers.pool_score.data(), false);
 }
 
 /// The stages of a layer that appends compressed rows. The index keys still need the unrotated
@@ -70,9 +81,20 @@ void add_memory_rows(const forward_context& context, std::int32_t layer,
                  state.rows.data(),  config.head_dim};
 }
 
-/// Index keys of a source and index queries of a layer that scores, ready to be compared.
+/// Runs the stages, then keeps the sums of a layer that pools.
+void run_memory_rows(const forward_context& context, std::int32_t layer,
+                     const kernels::memory_rows_args& rows) {
+  context.ops.memory_rows(context.stream, rows);
+  const auto& pool = rows.pool;
+  if (!pool.ring) return;
+  auto* ring = context.state.layers[static_cast<std::size_t>(layer)].pooling.data();
+  context.ops.pool_store(context.stream,
+                         {pool.batch, pool.value, pool.score, ring, pool.ring_size, pool.dim});
+}
+
+/// Index keys of a source and index queries of a layer that scores, ready to be compared; either.
 void make_index_rows(const forward_context& context, std::int32_t layer,
-                     const attention_weights& weights) {
+                     const attention_weights& weights, bool makes_keys, bool makes_queries) {
   auto& buffers = context.buffers;
   const auto& config = context.config;
   const auto index = static_cast<std::size_t>(layer);
@@ -81,7 +103,7 @@ void make_index_rows(const forward_context& context, std::int32_t layer,
   const std::int64_t heads = config.index_head_count, dim = config.index_head_dim;
   kernels::index_rows_args args;
   args.tokens = tokens;
-  if (facts.owns_index_keys) {
+  if (makes_keys) {
     auto* keys = buffers.index_key.data();
     const auto& rotation = rotation_of(buffers, facts.ratio);
     args.key_norm = context.norm_args(weights.index_keys.norm, keys, keys, tokens);
@@ -94,7 +116,7 @@ void make_index_rows(const forward_context& context, std::int32_t layer,
                    context.state.layers[index].keys.data(),
                    dim};
   }
-  if (facts.runs_indexer) {
+  if (makes_queries) {
     auto* queries = buffers.index_q.data();
     args.query_rope =
       context.rope_args(queries, buffers.compressed_angles.data(), tokens, heads, dim);
@@ -195,6 +217,7 @@ void fill_attention(const forward_context& context, std::int32_t layer,
   args.ring = context.state.layers[static_cast<std::size_t>(layer)].window.data();
   args.ring_size = context.state.layout.window_ring;
   args.window = config.window;
+  if (layer >= context.state.layout.late_layer) args.window_begin = context.state.late_begin.data();
   args.sink = weights.sink.data();
   args.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_dim)));
   args.o = buffers.attended.data();
@@ -206,7 +229,8 @@ void fill_attention(const forward_context& context, std::int32_t layer,
 }  // namespace
 
 void run_attention(const forward_context& context, std::int32_t layer,
-                   const attention_weights& weights, const product_input& input) {
+                   const attention_weights& weights, const product_input& input,
+                   memory_stage memory) {
   auto& buffers = context.buffers;
   const auto& config = context.config;
   const auto& facts = config.layers[static_cast<std::size_t>(layer)];
@@ -214,29 +238,23 @@ void run_attention(const forward_context& context, std::int32_t layer,
   const bool bf16 = context.rounding.bf16;
   const auto* angles =
     facts.ratio > 0 ? buffers.compressed_angles.data() : buffers.window_angles.data();
-  const product_input hidden{buffers.hidden.data(), {}};
-  const bool pools = facts.owns_rows && facts.ratio > 1;
+  const bool makes_rows = facts.owns_rows && memory == memory_stage::due;
+  const bool makes_keys = facts.owns_index_keys && memory == memory_stage::due;
 
   context.part("attention products");
   product_list of_input(context);
   of_input.add(weights.wq_a, input, buffers.q_latent.data(), bf16);
   of_input.add(weights.wkv, input, buffers.rows.data(), bf16);
-  // Sums over several tokens stay wide; a lone token's value rounds like any other product.
-  if (facts.owns_rows)
-    of_input.add(weights.compressor.wkv, hidden, buffers.pool_value.data(), bf16 && !pools);
-  if (pools) of_input.add(weights.compressor.wgate, hidden, buffers.pool_score.data(), false);
+  if (makes_rows) add_memory_products(context, facts.ratio, weights.compressor, of_input);
   if (facts.runs_indexer)
-    of_input.add(weights.indexer.weights_proj, hidden, buffers.index_weight.data(), bf16);
+    of_input.add(weights.indexer.weights_proj, {buffers.hidden.data(), {}},
+                 buffers.index_weight.data(), bf16);
   of_input.run();
 
   context.part("attention rows");
   auto rows = query_and_window_rows(context, weights, angles);
-  if (facts.owns_rows) add_memory_rows(context, layer, weights.compressor, rows);
-  context.ops.memory_rows(context.stream, rows);
-  if (pools)
-    context.ops.pool_store(context.stream,
-                           {rows.pool.batch, rows.pool.value, rows.pool.score, state.pooling.data(),
-                            rows.pool.ring_size, rows.pool.dim});
+  if (makes_rows) add_memory_rows(context, layer, weights.compressor, rows);
+  run_memory_rows(context, layer, rows);
 
   context.part("attention products");
   const auto queries = context.made_input(buffers.q_latent.data(), buffers.q_latent_input);
@@ -244,13 +262,14 @@ void run_attention(const forward_context& context, std::int32_t layer,
   of_latents.add(weights.wq_b, queries, buffers.q.data(), bf16);
   if (facts.runs_indexer)
     of_latents.add(weights.indexer.wq_b, queries, buffers.index_q.data(), bf16);
-  if (facts.owns_index_keys)
+  if (makes_keys)
     of_latents.add(weights.index_keys.wk, {buffers.latent.data(), {}}, buffers.index_key.data(),
                    bf16);
   of_latents.run();
 
   context.part("index");
-  if (facts.owns_index_keys || facts.runs_indexer) make_index_rows(context, layer, weights);
+  if (makes_keys || facts.runs_indexer)
+    make_index_rows(context, layer, weights, makes_keys, facts.runs_indexer);
   if (facts.runs_indexer) select_rows(context, layer);
 
   context.part("attention");
@@ -267,9 +286,29 @@ void run_attention(const forward_context& context, std::int32_t layer,
   }
   attend(context, weights, angles, args);
   context.part("attention rows");
+  keep_resume_rows(context, layer, buffers.rows.data());
   context.ops.window_store(context.stream,
                            {context.step.batch, buffers.rows.data(), state.window.data(),
                             context.state.layout.window_ring, config.head_dim});
+}
+
+void make_memory(const forward_context& context, std::int32_t layer,
+                 const attention_weights& weights) {
+  auto& buffers = context.buffers;
+  context.part("attention products");
+  product_list of_input(context);
+  add_memory_products(context, context.config.layers[static_cast<std::size_t>(layer)].ratio,
+                      weights.compressor, of_input);
+  of_input.run();
+  context.part("attention rows");
+  kernels::memory_rows_args rows;
+  rows.tokens = context.tokens();
+  add_memory_rows(context, layer, weights.compressor, rows);
+  run_memory_rows(context, layer, rows);
+  context.part("index");
+  context.linear(weights.index_keys.wk, {buffers.latent.data(), {}}, buffers.index_key.data(),
+                 context.tokens(), context.rounding.bf16);
+  make_index_rows(context, layer, weights, true, false);
 }
 
 void run_draft_attention(const forward_context& context, std::int32_t layer,

@@ -12,9 +12,17 @@
 
 namespace deepinfer {
 
+/// Whether a layer with a memory of its own makes its rows and keys, or has made them.
+enum class memory_stage : std::uint8_t { due, done };
+
 /// A decoder layer; `input` as begin_attention returned it.
 void run_attention(const forward_context& context, std::int32_t layer,
-                   const attention_weights& weights, const product_input& input);
+                   const attention_weights& weights, const product_input& input,
+                   memory_stage memory = memory_stage::due);
+
+/// Compressed rows and index keys of a layer that owns both, from buffers.hidden, and nothing else.
+void make_memory(const forward_context& context, std::int32_t layer,
+                 const attention_weights& weights);
 
 /// Drafts that attend to the ring of a stage and to one another.
 struct draft_block {

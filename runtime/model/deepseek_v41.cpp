@@ -1,9 +1,11 @@
 #include "runtime/model/deepseek_v41.hpp"
 
+#include <utility>
+
 #include "runtime/base/check.hpp"
-#include "runtime/model/attention.hpp"
 #include "runtime/model/engram.hpp"
 #include "runtime/model/moe.hpp"
+#include "runtime/model/resume_point.hpp"
 #include "runtime/model/sublayer.hpp"
 
 namespace deepinfer {
@@ -15,7 +17,8 @@ deepseek_v41::deepseek_v41(std::shared_ptr<const model_weights> weights,
     ops_(kernels::cpu_ops(isa)),
     rounding_(numerics_of(mode, weights_->config)),
     with_draft_(with_draft && weights_->config.has_draft()),
-    buffers_(weights_->config, limits, with_draft_) {
+    buffers_(weights_->config, limits, with_draft_),
+    late_(limits.tokens) {
   DI_CHECK(weights_->packed_for == packing_of(mode),
            "the weights are packed for another numeric mode");
   if (with_draft_) draft_buffers_ = draft_buffers(weights_->config, limits);
@@ -23,25 +26,30 @@ deepseek_v41::deepseek_v41(std::shared_ptr<const model_weights> weights,
 
 void deepseek_v41::start(const forward_context& context) const {
   auto& buffers = context.buffers;
-  const auto& batch = context.step.batch;
-  const auto tokens = context.tokens();
-  const auto rotary = config().rope_dim;
+  list_resume_edges(context);
   context.start_streams(weights_->embed);
-  const auto angles = [&](const std::int32_t* position, const std::vector<float>& frequency,
-                          lazy_array<float>& into) {
-    context.ops.rope_angles(context.stream,
-                            {position, frequency.data(), into.data(), tokens, rotary});
-  };
-  angles(batch.position, buffers.window_frequencies, buffers.window_angles);
-  angles(batch.position, buffers.compressed_frequencies, buffers.compressed_angles);
+  make_angles(context);
   for (auto& rotation : buffers.rotations) {
-    context.ops.group_positions(context.stream, {batch, rotation.ratio, rotation.position.data()});
-    angles(rotation.position.data(), buffers.compressed_frequencies, rotation.angles);
+    context.ops.group_positions(context.stream,
+                                {context.step.batch, rotation.ratio, rotation.position.data()});
+    context.ops.rope_angles(context.stream,
+                            {rotation.position.data(), buffers.compressed_frequencies.data(),
+                             rotation.angles.data(), context.tokens(), config().rope_dim});
   }
 }
 
+void deepseek_v41::make_angles(const forward_context& context) const {
+  auto& buffers = context.buffers;
+  const auto make = [&](const std::vector<float>& frequency, lazy_array<float>& into) {
+    context.ops.rope_angles(context.stream, {context.step.batch.position, frequency.data(),
+                                             into.data(), context.tokens(), config().rope_dim});
+  };
+  make(buffers.window_frequencies, buffers.window_angles);
+  make(buffers.compressed_frequencies, buffers.compressed_angles);
+}
+
 unfinished deepseek_v41::run_layer(const forward_context& context, std::int32_t layer,
-                                   unfinished before) const {
+                                   unfinished before, memory_stage memory) const {
   auto& buffers = context.buffers;
   const auto& facts = config().layers[static_cast<std::size_t>(layer)];
   const auto& block = weights_->blocks[static_cast<std::size_t>(layer)];
@@ -58,7 +66,7 @@ unfinished deepseek_v41::run_layer(const forward_context& context, std::int32_t 
   auto* tap = is_tapped ? buffers.taps.data() + facts.tap * dim : nullptr;
   const auto taps = static_cast<std::int64_t>(config().draft.target_layers.size());
   const auto input = begin_attention(context, before, block, tap, taps * dim);
-  run_attention(context, layer, block.attention, input);
+  run_attention(context, layer, block.attention, input, memory);
   context.show(model_point::attention_out, layer, buffers.out.data(), tokens * dim);
 
   const auto chosen = config().experts_per_token;
@@ -74,17 +82,55 @@ unfinished deepseek_v41::run_layer(const forward_context& context, std::int32_t 
   return {};
 }
 
+unfinished deepseek_v41::run_layers(const forward_context& context, std::int32_t first,
+                                    std::int32_t end, unfinished before,
+                                    memory_stage memory_of_first) const {
+  for (auto layer = first; layer < end; ++layer)
+    before =
+      run_layer(context, layer, before, layer == first ? memory_of_first : memory_stage::due);
+  return before;
+}
+
+step_tokens deepseek_v41::cut(const forward_context& context, unfinished before) {
+  const auto layer = context.state.layout.late_layer;
+  const auto& block = weights_->blocks[static_cast<std::size_t>(layer)];
+  begin_attention(context, before, block);
+  make_memory(context, layer, block.attention);
+  context.part("attention rows");
+  const auto step = late_.keep(context);
+  const std::int64_t kept = step.batch.tokens, streams = config().stream_count;
+  ops_.gather(context.stream,
+              {buffers_.streams.data(), late_.token.data(), buffers_.picked_streams.data(), kept,
+               streams * config().hidden_size});
+  ops_.gather(context.stream, {buffers_.premix.data(), late_.token.data(),
+                               buffers_.picked_premix.data(), kept, streams});
+  std::swap(buffers_.streams, buffers_.picked_streams);
+  std::swap(buffers_.premix, buffers_.picked_premix);
+  return step;
+}
+
 void deepseek_v41::forward(const stream_ref& stream, const step_tokens& step, kv_state& state,
                            model_observer* observer) {
   const forward_context context{ops_, stream, config(), rounding_, step, buffers_, state, observer};
+  is_cut_ = step.kept_tokens >= 0;
   if (step.batch.tokens == 0) return;
   context.part("embedding");
   start(context);
-  unfinished before;
-  for (std::int32_t layer = 0; layer < config().layer_count; ++layer)
-    before = run_layer(context, layer, before);
-  finish_sublayer(context, before);
-  if (with_draft_) store_draft_context(context, *weights_);
+  const auto layers = config().layer_count;
+  if (!is_cut_) {
+    finish_sublayer(context, run_layers(context, 0, layers, {}, memory_stage::due));
+    if (with_draft_) store_draft_context(context, *weights_);
+    return;
+  }
+  const auto first = state.layout.late_layer;
+  DI_CHECK(first < layers, "{} of {} tokens are kept, but the state has no replay",
+           step.kept_tokens, step.batch.tokens);
+  const auto kept = cut(context, run_layers(context, 0, first, {}, memory_stage::due));
+  if (kept.batch.tokens == 0) return;
+  const forward_context late{ops_, stream, config(), rounding_, kept, buffers_, state, observer};
+  make_angles(late);
+  finish_sublayer(late, run_layers(late, first, layers, {}, memory_stage::done));
+  if (with_draft_) store_draft_context(late, *weights_);
 }
 
 void deepseek_v41::logits(const stream_ref& stream, const std::int32_t* token, std::int64_t count,
@@ -92,6 +138,7 @@ void deepseek_v41::logits(const stream_ref& stream, const std::int32_t* token, s
   if (count == 0) return;
   const std::int64_t streams = config().stream_count, dim = config().hidden_size;
   if (stream.meter) stream.meter->enter("head");
+  if (is_cut_) token = late_.find(token, count);
   ops_.gather(
     stream, {buffers_.streams.data(), token, buffers_.picked_streams.data(), count, streams * dim});
   ops_.gather(stream,

@@ -7,6 +7,7 @@
 #include "runtime/model/attention.hpp"
 #include "runtime/model/moe.hpp"
 #include "runtime/model/product_list.hpp"
+#include "runtime/model/resume_point.hpp"
 #include "runtime/model/sublayer.hpp"
 
 namespace deepinfer {
@@ -160,6 +161,7 @@ void store_draft_context(const forward_context& context, const model_weights& we
       context.rope_args(rows, buffers.window_angles.data(), tokens, 1, config.head_dim);
     args.row_round = context.round_kv_args(rows, tokens, config.head_dim, kernels::quantiser::q8);
     context.ops.memory_rows(context.stream, args);
+    keep_resume_rows(context, static_cast<std::int32_t>(layer), rows);
     context.ops.window_store(context.stream,
                              {context.step.batch, rows, context.state.layers[layer].window.data(),
                               context.state.layout.window_ring, config.head_dim});

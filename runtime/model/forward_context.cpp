@@ -54,6 +54,8 @@ forward_buffers::forward_buffers(const model_config& config, const forward_limit
   out = floats(dim);
   picked_streams = floats(streams_count * dim);
   picked_premix = floats(streams_count);
+  resume_edges = ints(1);
+  resume_edge_count = lazy_array<std::int32_t>(1);
 
   window_angles = floats(config.rope_dim);
   compressed_angles = floats(config.rope_dim);

@@ -43,6 +43,7 @@ struct step_tokens {
   kernels::batch_view batch;
   const std::int32_t* token_id = nullptr;  ///< [tokens] ids in [0, vocab)
   std::int64_t position_limit = 0;         ///< a bound the host knew: positions are below it
+  std::int32_t kept_tokens = -1;  ///< that the late layers compute; -1: all of them (replay.hpp)
 };
 
 /// What products read of one input: f32 rows and, in fast mode, the same as int8.
@@ -127,6 +128,9 @@ struct forward_buffers {
   lazy_array<float> draft_rows;        ///< [stages, tokens, head_dim]
   lazy_array<float> picked_streams;    ///< [tokens, S, D] of the tokens whose logits are wanted
   lazy_array<float> picked_premix;     ///< [tokens, S]
+
+  lazy_array<std::int32_t> resume_edges;       ///< [tokens] that complete a resume point
+  lazy_array<std::int32_t> resume_edge_count;  ///< [1]
 };
 
 struct forward_context {

@@ -92,6 +92,7 @@ result<void> check_request(const model_config& config, const plan_request& reque
     {"draft_overhang", request.draft_overhang, 0, many},
     {"block_size", request.block_size, 1, many},
     {"max_model_len", request.max_model_len, 0, std::int64_t{1} << 30},
+    {"host_blocks", request.host_blocks, 0, request.prefix_cache ? many : 0},
   };
   for (const auto& it : bounds)
     if (it.found < it.least || it.found > it.most)
@@ -143,6 +144,9 @@ void add_fits(memory_plan& plan) {
   const std::int64_t block_size = plan.request.block_size;
   const auto room = std::max<std::int64_t>(plan.free_bytes, 0);
   if (block > 0) plan.tokens = room / block * block_size;
+  if (plan.state.has_resume_points)
+    plan.resume_bytes = plan.tokens / block_size * plan.state.resume_point;
+  plan.host_bytes = plan.request.host_blocks * block;
   for (const std::int64_t tokens :
        {std::int64_t{1} << 10, std::int64_t{1} << 13, std::int64_t{1} << 16, plan.max_model_len}) {
     if (tokens > plan.max_model_len) continue;
@@ -178,6 +182,8 @@ state_bytes state_bytes_of(const model_config& config, const plan_request& reque
   state.window_rows = config.window + ahead;
   const auto rings = static_cast<std::int64_t>(config.layers.size());
   state.window = rings * state.window_rows * window_row_bytes(config.head_dim, format);
+  state.resume_point = rings * (config.window - 1) * window_row_bytes(config.head_dim, format);
+  state.has_resume_points = request.prefix_cache;
   for (const auto& layer : config.layers) {
     if (layer.ratio == 0) continue;
     const auto rows = request.block_size / layer.ratio;
@@ -187,7 +193,7 @@ state_bytes state_bytes_of(const model_config& config, const plan_request& reque
     if (layer.owns_rows && layer.ratio > 1)
       state.pooling += (layer.ratio + ahead) * 2 * config.head_dim * float_bytes;
   }
-  state.per_token = static_cast<double>(state.block()) / request.block_size;
+  state.per_token = static_cast<double>(state.block_rows + state.block_keys) / request.block_size;
   return state;
 }
 
@@ -239,6 +245,12 @@ std::string to_table(const memory_plan& plan) {
   line("pooling of a sequence", bytes_text(state.pooling));
   line("a block", bytes_text(state.block()), fmt::format("{} tokens", request.block_size));
   line("a token", fmt::format("{:.6g} B", state.per_token));
+  line("a resume point", bytes_text(state.resume_point),
+       request.prefix_cache ? "in every block, counted there"
+                            : "of a block, where a prefix cache keeps one");
+  if (request.host_blocks > 0)
+    line("host tier", bytes_text(plan.host_bytes),
+         fmt::format("{} blocks, in host memory", count_text(request.host_blocks)));
   if (request.device_memory == 0) return out;
   out += fmt::format("device memory {}, {:.0f} % left as headroom\n",
                      bytes_text(request.device_memory), request.headroom * 100);
@@ -248,6 +260,9 @@ std::string to_table(const memory_plan& plan) {
   }
   line("left for state", bytes_text(plan.free_bytes));
   line("tokens in all", count_text(plan.tokens), "without the state of sequences");
+  if (request.prefix_cache)
+    line("their resume points", bytes_text(plan.resume_bytes),
+         fmt::format("in {} blocks", count_text(plan.tokens / request.block_size)));
   for (const auto& fit : plan.fits)
     line("sequences", count_text(fit.sequences),
          fmt::format("of {} tokens each", count_text(fit.tokens_each)));
@@ -266,6 +281,10 @@ json::object to_json(const memory_plan& plan) {
           {"device_memory", plan.request.device_memory},
           {"headroom", plan.request.headroom},
           {"block_size", plan.request.block_size},
+          {"prefix_cache", plan.request.prefix_cache},
+          {"host_blocks", plan.request.host_blocks},
+          {"host_bytes", plan.host_bytes},
+          {"resume_bytes", plan.resume_bytes},
           {"max_model_len", plan.max_model_len},
           {"weights", std::move(weights)},
           {"weight_bytes", plan.weight_bytes},
@@ -279,6 +298,7 @@ json::object to_json(const memory_plan& plan) {
             {"pooling_bytes", state.pooling},
             {"sequence_bytes", state.sequence()},
             {"block_bytes", state.block()},
+            {"resume_point_bytes", state.resume_point},
             {"bytes_per_token", state.per_token}}},
           {"free_bytes", plan.free_bytes},
           {"tokens", plan.tokens},

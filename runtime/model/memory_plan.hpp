@@ -4,8 +4,9 @@
 /// over the ranks (the largest rank counts: ceil), Engram tables by rows padded to a multiple of
 /// lcm(256, ranks), everything else is replicated. `headroom` is the share of device memory left
 /// for activations, buffers and the allocator. Units: bytes unless said otherwise.
-/// For the released config: 890 bytes per token, 528 per window row, 18,800,640 per expert.
-/// Source: model-v41.md 14.1 (state), 19 (sharding).
+/// For the released config: 890 bytes per token, 528 per window row, 2,883,408 per resume point,
+/// 18,800,640 per expert.
+/// Source: model-v41.md 14.1 (state), 18 (resume points), 19 (sharding).
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,8 @@ struct plan_request {
   std::int32_t draft_overhang = 0;  ///< positions a draft pass writes past its step
   std::int32_t block_size = 64;     ///< tokens per block, a multiple of every ratio
   std::int64_t max_model_len = 0;   ///< 0: the model's
+  bool prefix_cache = false;        ///< blocks carry resume points, each of them in the worst case
+  std::int64_t host_blocks = 0;     ///< places of the cache's host tier, in host memory
 };
 
 /// State of one sequence and of one block of tokens.
@@ -49,9 +52,14 @@ struct state_bytes {
   std::int64_t block_rows = 0;   ///< compressed rows of a block, all sources
   std::int64_t block_keys = 0;   ///< index keys of a block, all sources
   double per_token = 0;          ///< growth: (block_rows + block_keys) / block_size
+  /// What a block of a prefix cache may keep besides: window - 1 rows of every ring.
+  std::int64_t resume_point = 0;
+  bool has_resume_points = false;
 
   std::int64_t sequence() const { return window + pooling; }
-  std::int64_t block() const { return block_rows + block_keys; }
+  std::int64_t block() const {
+    return block_rows + block_keys + (has_resume_points ? resume_point : 0);
+  }
 };
 
 struct kind_bytes {
@@ -75,8 +83,10 @@ struct memory_plan {
   std::int64_t bytes_per_expert = 0;  ///< one routed expert of one layer
   std::int64_t experts_per_rank = 0;  ///< per layer, spares included
   state_bytes state;
-  std::int64_t free_bytes = 0;  ///< for state; negative: the weights do not fit
-  std::int64_t tokens = 0;      ///< that free_bytes holds in blocks, with no sequence state
+  std::int64_t free_bytes = 0;    ///< for state; negative: the weights do not fit
+  std::int64_t tokens = 0;        ///< that free_bytes holds in blocks, with no sequence state
+  std::int64_t resume_bytes = 0;  ///< resume points of these blocks
+  std::int64_t host_bytes = 0;    ///< the host tier, not on the device
   std::vector<plan_fit> fits;
 };
 

@@ -50,6 +50,10 @@ model_session::make(std::shared_ptr<const model_weights> weights, const session_
   runner.max_model_len = sizes.max_positions;
   runner.block_size = sizes.block_size;
   runner.num_kv_blocks = 1;
+  runner.prefix_cache = sizes.prefix_cache;
+  runner.resume_stride = sizes.resume_stride;
+  runner.replay = sizes.replay;
+  if (sizes.replay != replay_mode::off) runner.keep_tokens = weights->config.window;
   DI_TRY(auto layout, make_kv_layout(weights->config, runner, sizes.with_draft));
   layout.blocks = layout.slots * layout.table_stride;
   return std::unique_ptr<model_session>(
@@ -97,10 +101,13 @@ result<void> model_session::run(const stream_ref& stream, std::span<const sessio
   DI_TRY_VOID(check_rows(rows));
   for (auto* column : {&token_id_, &slot_, &position_, &row_token_, &row_first_}) column->clear();
   step_tokens step;
+  std::int32_t kept = 0;
   for (const auto& row : rows) {
     const auto first = static_cast<std::int32_t>(token_id_.size());
     auto position = row.position;
     for (const auto id : row.ids) {
+      if (sizes_.replay == replay_mode::compact)
+        kept += position >= state_.late_begin[row.slot] ? 1 : 0;
       token_id_.push_back(id);
       slot_.push_back(row.slot);
       position_.push_back(position++);
@@ -119,6 +126,7 @@ result<void> model_session::run(const stream_ref& stream, std::span<const sessio
   batch.max_blocks = state_.layout.table_stride;
   batch.block_size = state_.layout.block_size;
   step.token_id = token_id_.data();
+  if (sizes_.replay == replay_mode::compact) step.kept_tokens = kept;
   kernels::store_tokens_ref(stream, {token_id_.data(), slot_.data(), position_.data(), batch.tokens,
                                      batch.block_table, batch.max_blocks, batch.block_size,
                                      state_.tokens.data()});

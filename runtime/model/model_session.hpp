@@ -31,6 +31,9 @@ struct session_config {
   std::int32_t num_drafts = 0;     ///< d, overhang w: rings hold 1 + d + w positions beyond what is
   std::int32_t draft_overhang = 0;  ///< read, so as many may be taken back
   bool with_draft = false;
+  bool prefix_cache = false;              ///< blocks carry resume points (resume_point.hpp)
+  std::int32_t resume_stride = 1;         ///< every so many blocks do
+  replay_mode replay = replay_mode::off;  ///< bounded by state().late_begin (replay.hpp)
 };
 
 struct session_row {

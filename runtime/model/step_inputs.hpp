@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "kernels/sampling/slot_sampling.hpp"
+#include "kernels/step/copy_blocks.hpp"
 #include "messages/plan.hpp"
 #include "runtime/base/check.hpp"
 #include "runtime/model/lazy_array.hpp"
@@ -25,12 +26,17 @@ public:
   explicit staged_column(std::int64_t capacity) : host_(capacity), device_(capacity) {}
 
   void clear() { used_ = 0; }
+  /// Room for so many entries, instead of what the column holds now.
+  void reserve(std::int64_t capacity) {
+    if (capacity > host_.size()) *this = staged_column(capacity);
+  }
   void put(const T& value) {
     DI_CHECK(used_ < host_.size(), "column of {} entries is full", used_);
     host_[used_++] = value;
   }
   void copy_in() { std::copy_n(host_.data(), used_, device_.data()); }
   std::int32_t size() const { return static_cast<std::int32_t>(used_); }
+  const T* host() const { return host_.data(); }
   const T* device() const { return device_.data(); }
 
 private:
@@ -46,20 +52,34 @@ struct step_inputs {
   void copy_in();
 
   std::int32_t rows = 0;
-  std::int32_t tokens = 0;
-  std::int32_t yields = 0;          ///< rows that give a token
+  std::int32_t tokens = 0;          ///< of the step: padding fills what its rows do not have
   std::int64_t position_limit = 0;  ///< every position of the step is below
 
-  staged_column<std::int32_t> slot, source, planned;  ///< [rows]
-  staged_column<std::int32_t> token_begin;            ///< [rows + 1]
-  staged_column<std::int32_t> fresh_begin;            ///< [rows] (of fresh rows)
-  staged_column<std::int32_t> fresh;                  ///< ids the host knew
-  staged_column<std::int32_t> table_begin;            ///< [rows]
-  staged_column<std::int32_t> block_begin;            ///< [rows + 1]
+  staged_column<std::int32_t> slot, source, planned, width;  ///< [rows]
+  staged_column<std::int32_t> fresh_begin;                   ///< [rows] (of fresh rows)
+  staged_column<std::int32_t> fresh;                         ///< ids the host knew
+  staged_column<std::int32_t> table_begin;                   ///< [rows]
+  staged_column<std::int32_t> block_begin;                   ///< [rows + 1]
   staged_column<std::int32_t> blocks;
-  staged_column<std::int32_t> yield_row, yield_slot, yield_token;  ///< [yields]
-  staged_column<std::int32_t> start_slot;                          ///< [starts]
-  staged_column<kernels::slot_sampling> start_sampling;            ///< [starts]
+  std::int32_t kept_tokens = -1;  ///< of step_tokens; set by whoever fills the starts' sampling
+
+  staged_column<std::int32_t> start_slot, start_position;  ///< [starts]
+  staged_column<std::int32_t> start_late;                  ///< [starts] of replay, else empty
+  staged_column<kernels::slot_sampling> start_sampling;    ///< [starts]
+  staged_column<kernels::block_copy> moves;                ///< grows: a plan may bring any number
+
+private:
+  template <class Call>
+  void for_each_column(Call call) {
+    for (auto* column : {&slot, &source, &planned, &width, &fresh_begin, &fresh, &table_begin,
+                         &block_begin, &blocks, &start_slot, &start_position, &start_late})
+      call(*column);
+    call(start_sampling);
+    call(moves);
+  }
+  void put_row(const step_plan& plan, std::int32_t row);
+
+  const std::int32_t width_max_;  ///< of a decode row
 };
 
 }  // namespace deepinfer

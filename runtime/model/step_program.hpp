@@ -1,10 +1,13 @@
 /// One step of a model as a program of phases, reused by every step that gets its staging ring
 /// slot.
 ///
-///   copy_in   host columns to device columns
-///   forward   fix-up (slots, block tables, lengths, ids), layers, logits of the rows that yield
-///   sample    next ids and logprobs into this step's arrays, slots' lengths and newest ids
-///   copy_out  ids and logprobs to host columns
+///   copy_in       host columns to device columns
+///   forward       fix-up (slots, tables, widths, lengths, ids), layers, logits of the queries
+///   sample        next ids, acceptance, lengths, newest ids and drafts of all rows but the gated
+///   sample_gated  the same of the gated rows, under the masks that the host has sent
+///   copy_out      what the rows gave to host columns
+/// Rows fall into groups: silent ones (chunks that are not the last), plain ones, gated ones.
+/// Logits of gated rows are the program's own: later steps run before they are read.
 /// The remap's "row of the newest launched step" is read from the program staged before this one.
 /// Source: architecture.md 3.
 #pragma once
@@ -12,57 +15,23 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/sampling/sample_rows.hpp"
 #include "messages/plan.hpp"
 #include "runtime/base/device_work.hpp"
-#include "runtime/model/deepseek_v41.hpp"
+#include "runtime/model/row_columns.hpp"
+#include "runtime/model/row_group.hpp"
+#include "runtime/model/step_device_state.hpp"
 #include "runtime/model/step_inputs.hpp"
 
 namespace deepinfer {
 
-/// Most alternatives a token's logprobs may have.
-inline constexpr std::int32_t max_logprobs = 20;
-
-/// What a step gives, on one side of the copy out.
-struct step_outputs {
-  step_outputs(const runner_config& config, std::int32_t best_max);
-
-  lazy_array<std::int32_t> ids;               ///< [yields]
-  lazy_array<kernels::sample_status> status;  ///< [yields]
-  lazy_array<std::int32_t> best_counts;       ///< [yields]
-  lazy_array<float> chosen_logprobs;          ///< [yields]
-  lazy_array<std::int32_t> best_ids;          ///< [yields, best_max]
-  lazy_array<float> best_logprobs;            ///< [yields, best_max]
-};
-
-/// What all programs of a runner share on the device. Only the compute stream touches it.
-struct step_device_state {
-  step_device_state(std::shared_ptr<const model_weights> weights, kv_layout layout,
-                    const runner_config& config);
-
-  runner_config config;
-  std::int32_t best_max;
-  kv_state kv;
-  deepseek_v41 model;
-  lazy_array<kernels::slot_sampling> sampling;  ///< [slots]
-  lazy_array<std::int32_t> next_position;       ///< [rows]
-  lazy_array<std::int32_t> yield_position;      ///< [yields]
-  lazy_array<std::int32_t> token_id, token_slot, token_position, row_token,
-    row_first;                    ///< [tokens]
-  lazy_array<float> logits;       ///< [yields, vocab]
-  lazy_array<std::byte> scratch;  ///< of sampling, for scratch_threads
-  std::int32_t scratch_threads = 0;
-};
-
-/// Ids that a step sampled, per row, on the device; -1 where a row yields none.
-using sampled_column = std::shared_ptr<const lazy_array<std::int32_t>>;
-
 class step_program final : public device_work {
 public:
-  step_program(step_device_state& shared, const runner_config& config);
+  explicit step_program(step_device_state& shared);
 
-  /// Host side, before launch. `before`: ids of the step staged last, or null.
-  void stage(std::shared_ptr<const step_plan> plan, sampled_column before);
+  /// Host side, before launch. `before`: rows of the step staged last, or null.
+  void stage(std::shared_ptr<const step_plan> plan, std::shared_ptr<row_columns> before);
+  /// Host side, before sample_gated is launched.
+  void set_masks(std::shared_ptr<const sample_gate> masks);
   /// Host side, after the last phase.
   void collect(step_result& out) const;
   /// Lets go of the plan; after `collect`.
@@ -70,24 +39,39 @@ public:
 
   step_inputs& inputs() { return inputs_; }
   const step_plan& plan() const { return *plan_; }  ///< from stage to forget
-  sampled_column sampled() const { return sampled_; }
+  std::shared_ptr<row_columns> after() const { return after_; }
   step_id step() const override { return step_; }
+  bool is_gated() const override { return is_gated_; }
   device_status run(step_phase phase, const stream_ref& stream) override;
 
 private:
+  void group_rows();
   void forward(const stream_ref& stream);
+  void open_slots(const stream_ref& stream);
   void fix_up(const stream_ref& stream);
-  void sample(const stream_ref& stream);
+  void list_queries(const stream_ref& stream, row_group& group);
+  void point_at_masks();
+  step_rows rows();
   device_status copy_out();
+  void collect_row(const row_group& group, std::int32_t i, bool has_logprobs,
+                   step_result& out) const;
 
   step_device_state& shared_;
   step_inputs inputs_;
-  step_outputs made_, copied_;  ///< device side, host side
-  const std::shared_ptr<lazy_array<std::int32_t>>
-    sampled_;  ///< [rows] device: id per row, -1 where it yields none
-  sampled_column before_;
+  row_group silent_, plain_, gated_;
+  const std::shared_ptr<row_columns> after_;  ///< what this step's rows carry on
+  std::shared_ptr<row_columns> before_;
+  lazy_array<std::int32_t> row_begin_, first_position_;  ///< [rows + 1], [rows] device
+  lazy_array<float> gated_logits_;                       ///< [queries, vocab] device
+  lazy_array<const std::uint32_t*> masks_;               ///< [queries] device, of gated rows
+  lazy_array<std::int32_t> mask_of_;                     ///< [gated rows] the first mask of each
+  std::shared_ptr<const sample_gate> gate_;
+
+  lazy_array<std::int32_t> widths_, drafts_;  ///< host: [rows + 1], [rows, drafts]
+  lazy_array<float> confidences_;             ///< host: [rows, drafts]
   std::shared_ptr<const step_plan> plan_;
   step_id step_;
+  bool is_gated_ = false;
   device_status status_;
 };
 

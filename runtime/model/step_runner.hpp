@@ -26,6 +26,17 @@ constexpr kernels::packing packing_of(numeric_mode mode) {
   return mode == numeric_mode::fast ? kernels::packing::fast : kernels::packing::exact;
 }
 
+/// Where drafts come from: the checkpoint's block drafter, or n-grams of the sequence's own ids.
+enum class drafter_kind : std::uint8_t { none, dspark, ngram };
+
+/// `coupled`: a draft is accepted iff it equals the token that plain decoding would choose.
+/// `rejection`: the classical rule with a residual; equal in distribution only.
+enum class acceptance_rule : std::uint8_t { coupled, rejection };
+
+/// Bounded replay of a prompt in the late layers (replay.hpp): all of it, or its last keep_tokens;
+/// `mask` computes what `compact` leaves out, with the same results.
+enum class replay_mode : std::uint8_t { off, mask, compact };
+
 /// Sizes of the device-resident state. All fixed at construction.
 struct runner_config {
   std::int32_t depth = 2;       ///< most steps in flight: the staging ring has depth + 1 slots
@@ -39,6 +50,16 @@ struct runner_config {
   std::int32_t block_size = 64;  ///< tokens per block; a multiple of every compression ratio
   numeric_mode numeric = numeric_mode::exact;
   kernels::isa kernels = kernels::best_isa();
+
+  drafter_kind drafter = drafter_kind::none;
+  acceptance_rule acceptance = acceptance_rule::coupled;
+  bool stop_mask = false;     ///< rows of sequences that have ended compute nothing
+  bool prefix_cache = false;  ///< full blocks carry what a sequence needs to go on behind them
+  std::int32_t resume_stride = 1;  ///< every so many blocks of a sequence do
+  std::int32_t host_blocks = 0;    ///< places of the cache's host tier
+
+  replay_mode replay = replay_mode::off;  ///< not together with prefix_cache
+  std::int32_t keep_tokens = 0;           ///< of replay: at least the window; 0 without it
 };
 
 class step_runner {
@@ -51,6 +72,9 @@ public:
   /// Fills the staging slot of plan->step and returns its work. At most `depth` works may be
   /// unfinished. The plan is kept until the work is collected.
   virtual std::shared_ptr<device_work> stage(std::shared_ptr<const step_plan> plan) = 0;
+
+  /// Masks for the rows of `work` that wait for them, before its phase sample_gated is launched.
+  virtual void set_masks(device_work& work, std::shared_ptr<const sample_gate> masks) = 0;
 
   /// Reads the result of finished work into `out` (cleared first; `times` is the caller's).
   virtual void collect(const device_work& work, step_result& out) = 0;

@@ -57,6 +57,9 @@ public:
   void collect(const device_work& work, step_result& out) override {
     inner_.collect(*static_cast<const counted_work&>(work).inner, out);
   }
+  void set_masks(device_work& work, std::shared_ptr<const sample_gate> masks) override {
+    inner_.set_masks(*static_cast<counted_work&>(work).inner, std::move(masks));
+  }
   void reset() override { inner_.reset(); }
   void poison(std::span<const block_id> blocks, std::span<const slot_id> slots) override {
     inner_.poison(blocks, slots);
@@ -70,6 +73,7 @@ private:
       : owner(by),
         inner(std::move(work)) {}
     step_id step() const override { return inner->step(); }
+    bool is_gated() const override { return inner->is_gated(); }
     device_status run(step_phase phase, const stream_ref& stream) override {
       const auto before = allocations.load();
       const auto status = inner->run(phase, stream);
@@ -87,7 +91,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("the phases of a warm runner allocate nothing: prefill, decode, sampling, logprobs") {
+TEST_CASE("the phases of a warm runner allocate nothing: chunks, drafts, sampling, logprobs") {
   const auto weights = generated_t1();
   std::vector<drive_request> requests;
   for (std::int32_t i = 0; i < 6; ++i) {
@@ -96,18 +100,33 @@ TEST_CASE("the phases of a warm runner allocate nothing: prefill, decode, sampli
     it.params.frequency_penalty = 0.3f;
     it.params.top_p = 0.9f;
     it.params.logprobs = 5;
+    it.is_gated = i % 3 == 0;
     requests.push_back(std::move(it));
   }
-  drive_options options;
-  options.depth = 2;
-  options.chunk = 8;
-  options.num_drafts = 3;
-  const auto runner = make_runner(weights, options);
-  counting_runner counting(*runner, 1);
-  const auto before = allocations.load();
-  const auto outputs = drive(counting, requests, options);
-  CHECK((allocations.load() > before) == counts_allocations);
-  CHECK(outputs.back().tokens.size() == 12);
-  CHECK(counting.phases > 60);
-  CHECK(counting.counted == 0);
+  for (const auto drafter : {drafter_kind::none, drafter_kind::dspark, drafter_kind::ngram})
+    for (const auto rule : {acceptance_rule::coupled, acceptance_rule::rejection}) {
+      CAPTURE(static_cast<int>(drafter));
+      CAPTURE(static_cast<int>(rule));
+      drive_options options;
+      const bool replays = drafter == drafter_kind::ngram;  // not together with a cache
+      options.prefix_cache = !replays;
+      options.replay = replays ? replay_mode::compact : replay_mode::off;
+      options.keep_tokens = replays ? 9 : 0;
+      options.block_size = 4;
+      options.depth = 2;
+      options.chunk = 8;
+      options.num_drafts = 3;
+      options.drafter = drafter;
+      options.acceptance = rule;
+      options.stop_mask = true;
+      options.split_seed = 1;
+      const auto runner = make_runner(weights, options);
+      counting_runner counting(*runner, 4);  // the first drafts make their scratch memory
+      const auto before = allocations.load();
+      const auto outputs = drive(counting, requests, options);
+      CHECK((allocations.load() > before) == counts_allocations);
+      CHECK(outputs.back().tokens.size() == 12);
+      CHECK(counting.phases > 40);
+      CHECK(counting.counted == 0);
+    }
 }

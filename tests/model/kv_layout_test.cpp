@@ -54,15 +54,47 @@ TEST_CASE(
   CHECK(with.total_bytes() == 4 * with.slot_bytes() + 10 * with.block_bytes());
 }
 
+TEST_CASE("a prefix cache adds window - 1 rows of every ring to a block, a host tier its places") {
+  auto sizes = released_sizes();
+  const auto plain = *make_kv_layout(released_model(), sizes, true);
+  CHECK(plain.resume_bytes() == 0);
+  CHECK(plain.host_bytes() == 0);
+  sizes.prefix_cache = true;
+  sizes.resume_stride = 4;
+  sizes.host_blocks = 3;
+  const auto cached = *make_kv_layout(released_model(), sizes, true);
+  CHECK(cached.resume_every == 4 * 64);
+  CHECK(cached.resume_bytes() == std::int64_t{43} * 127 * 512 * 4);
+  CHECK(cached.block_bytes() == plain.block_bytes() + cached.resume_bytes());
+  CHECK(cached.host_bytes() == 3 * cached.block_bytes());
+  CHECK(cached.slot_bytes() == plain.slot_bytes());
+  CHECK(cached.total_bytes() == 4 * cached.slot_bytes() + 13 * cached.block_bytes());
+  const auto undrafted = *make_kv_layout(released_model(), sizes, false);
+  CHECK(undrafted.resume_bytes() == std::int64_t{40} * 127 * 512 * 4);
+}
+
+TEST_CASE("replay remembers where the late layers of a slot begin") {
+  auto sizes = released_sizes();
+  const auto plain = *make_kv_layout(released_model(), sizes, true);
+  sizes.replay = replay_mode::compact;
+  sizes.keep_tokens = 140;
+  const auto layout = *make_kv_layout(released_model(), sizes, true);
+  CHECK(layout.late_layer == 20);
+  CHECK(layout.slot_bytes() == plain.slot_bytes() + 4);
+}
+
 TEST_CASE("arrays have the sizes of the layout, and poison reaches exactly what was freed") {
   auto sizes = released_sizes();
   sizes.block_size = 16;
+  sizes.prefix_cache = true;
+  sizes.host_blocks = 2;
   const auto weights = generated_t1();
   kv_state state(*make_kv_layout(weights->config, sizes, true));
-  std::int64_t bytes =
-    state.tokens.bytes() + state.tables.bytes() + state.length.bytes() + state.newest.bytes();
+  std::int64_t bytes = state.tokens.bytes() + state.tables.bytes() + state.length.bytes() +
+                       state.newest.bytes() + state.host.bytes();
   for (const auto& layer : state.layers)
-    bytes += layer.window.bytes() + layer.pooling.bytes() + layer.rows.bytes() + layer.keys.bytes();
+    bytes += layer.window.bytes() + layer.pooling.bytes() + layer.rows.bytes() +
+             layer.keys.bytes() + layer.resume.bytes();
   CHECK(bytes == state.layout.total_bytes());
 
   const block_id block{3};
@@ -80,6 +112,7 @@ TEST_CASE("arrays have the sizes of the layout, and poison reaches exactly what 
     if (layer.pooling.size() > 0) CHECK(nan_part(layer.pooling, 4, 1));
     if (layer.rows.size() > 0) CHECK(nan_part(layer.rows, 10, 3));
     if (layer.keys.size() > 0) CHECK(nan_part(layer.keys, 10, 3));
+    CHECK(nan_part(layer.resume, 10, 3));
   }
   CHECK(std::count(state.tokens.span().begin(), state.tokens.span().end(), -1) == 16);
 }

@@ -76,7 +76,38 @@ TEST_CASE("in f32 a slot and a block cost what the engine's own layout reserves 
     CHECK(state.pooling == layout.pooling_bytes());
     // The layout adds the ids of the block's tokens.
     CHECK(state.block() + 64 * 4 == layout.block_bytes());
+    auto with_cache = runner;
+    with_cache.prefix_cache = true;
+    const auto cached = make_kv_layout(config, with_cache, true).value();
+    CHECK(state.resume_point == cached.resume_bytes());
+    CHECK(state.block() + 64 * 4 + state.resume_point == cached.block_bytes());
   }
+}
+
+TEST_CASE("a resume point is window - 1 rows of every ring, in each block of a prefix cache") {
+  const auto config = release_config();
+  const plan_request without{.ranks = 64, .device_memory = 141 * gibibyte};
+  auto with = without;
+  with.prefix_cache = true;
+  with.host_blocks = 1000;
+  const auto plain = plan_memory(config, without).value();
+  const auto plan = plan_memory(config, with).value();
+  CHECK(plain.state.resume_point == 43 * 127 * 528);
+  CHECK(plain.state.block() == 64 * 890);
+  CHECK(plain.resume_bytes == 0);
+  CHECK(has(to_table(plain), "a resume point                   2.88 MB  of a block"));
+  CHECK(plan.state.block() == 64 * 890 + 43 * 127 * 528);
+  CHECK(plan.state.per_token == 890);
+  CHECK(plan.tokens == plan.free_bytes / plan.state.block() * 64);
+  CHECK(plan.resume_bytes == plan.tokens / 64 * 43 * 127 * 528);
+  CHECK(plan.host_bytes == 1000 * plan.state.block());
+  const auto table = to_table(plan);
+  CHECK(has(table, "host tier                        2.94 GB  1,000 blocks, in host memory"));
+  CHECK(has(table, "their resume points "));
+  const auto object = to_json(plan);
+  CHECK(object.at("resume_bytes") == plan.resume_bytes);
+  CHECK(object.at("host_bytes") == plan.host_bytes);
+  CHECK(object.at("state").at("resume_point_bytes") == 43 * 127 * 528);
 }
 
 TEST_CASE("weights of the whole release have the specification's sizes") {
@@ -164,6 +195,8 @@ TEST_CASE("a request outside its limits is refused by the name of its field") {
     {{.depth = 0}, "depth: found 0"},
     {{.block_size = 63}, "block_size: found 63, expected a multiple of the ratio 2"},
     {{.max_model_len = -1}, "max_model_len: found -1"},
+    {{.host_blocks = 1}, "host_blocks: found 1, expected 0 to 0"},
+    {{.prefix_cache = true, .host_blocks = -1}, "host_blocks: found -1, expected 0 to 1048576"},
   };
   for (const auto& [request, message] : table) {
     const auto plan = plan_memory(config, request);

@@ -4,108 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
+#include "mixed_requests.hpp"
 #include "runner_fixture.hpp"
 #include "runtime/device/cpu_device.hpp"
 
 using namespace deepinfer;
 using namespace deepinfer::test;
-
-namespace {
-
-sampling_params greedy(std::int32_t logprobs = -1) {
-  sampling_params params;
-  params.temperature = 0;
-  params.logprobs = logprobs;
-  return params;
-}
-
-/// Sampled, with everything that reads slot state or history.
-sampling_params lively(std::uint64_t seed) {
-  sampling_params params;
-  params.temperature = 0.9f;
-  params.top_p = 0.95f;
-  params.top_k = 40;
-  params.presence_penalty = 0.4f;
-  params.frequency_penalty = 0.2f;
-  params.repetition_penalty = 1.1f;
-  params.seed = seed;
-  params.logprobs = 3;
-  params.min_tokens = 2;
-  params.logit_bias = {{5, 0.5f}};
-  return params;
-}
-
-/// Prompts below, at and above the window, odd and even, arriving at different steps.
-std::vector<drive_request> mixed_requests(std::int32_t vocab) {
-  constexpr std::int32_t lengths[] = {1, 2, 7, 8, 9, 16, 33, 40, 65, 23};
-  std::vector<drive_request> requests;
-  for (std::size_t i = 0; i < std::size(lengths); ++i) {
-    drive_request it;
-    it.prompt = random_ids(i + 1, lengths[i], vocab);
-    it.max_tokens = 6 + static_cast<std::int32_t>(i % 5);
-    it.params = i % 2 == 0 ? greedy(4) : lively(100 + i);
-    it.arrival = static_cast<std::int32_t>(i % 4) * 2;
-    requests.push_back(std::move(it));
-  }
-  return requests;
-}
-
-struct named_model {
-  const char* name;
-  weights_ptr weights;
-};
-
-/// A trained one, a generated one and a quantised one.
-std::vector<named_model> all_models(kernels::packing how) {
-  static std::map<kernels::packing, std::vector<named_model>> models;
-  auto& made = models[how];
-  if (made.empty())
-    made = {{"tiny", tiny_model(how)},
-            {"generated", generated_t1({}, how)},
-            {"quantised", golden_model("v41-a-fp8", how)}};
-  return made;
-}
-
-/// `mixed_requests` by the plainest schedule there is: one sequence at a time, whole prompts, one
-/// step in flight. Computed once per model and mode.
-const std::vector<driven_output>& alone(const weights_ptr& weights, numeric_mode numeric) {
-  static std::map<std::pair<const model_weights*, numeric_mode>, std::vector<driven_output>> known;
-  auto& outputs = known[{weights.get(), numeric}];
-  if (!outputs.empty()) return outputs;
-  const auto requests = mixed_requests(weights->config.vocab_size);
-  for (auto request : requests) {
-    request.arrival = 0;
-    drive_options options;
-    options.numeric = numeric;
-    outputs.push_back(drive(weights, {request}, options).front());
-  }
-  return outputs;
-}
-
-/// Every way of running `mixed_requests` must give what each gives alone.
-void check_equal_to_alone(const drive_options& options) {
-  for (const auto numeric : all_modes)
-    for (const auto& model : all_models(packing_of(numeric))) {
-      CAPTURE(model.name);
-      const auto& weights = model.weights;
-      CAPTURE(static_cast<int>(numeric));
-      const auto requests = mixed_requests(weights->config.vocab_size);
-      auto with_mode = options;
-      with_mode.numeric = numeric;
-      const auto outputs = drive(weights, requests, with_mode);
-      const auto& expected = alone(weights, numeric);
-      for (std::size_t i = 0; i < requests.size(); ++i) {
-        CAPTURE(i);
-        REQUIRE(std::ssize(expected[i].tokens) == requests[i].max_tokens);
-        REQUIRE(expected[i].logprobs.size() == expected[i].tokens.size());
-        CHECK(outputs[i] == expected[i]);
-      }
-    }
-}
-
-}  // namespace
 
 TEST_CASE("the tiny model gives its recorded ids exactly, chats and raw prompts") {
   const auto golden = golden_json(DI_SOURCE_DIR "/examples/models/tiny-v41/goldens.json");
@@ -135,13 +40,13 @@ TEST_CASE("the tiny model gives its recorded ids exactly, chats and raw prompts"
 }
 
 TEST_CASE("alone = in a batch of mixed lengths, bit for bit") {
-  check_equal_to_alone({});
+  check_all_equal_to_alone({});
 }
 
 TEST_CASE("row order does not matter, bit for bit") {
   drive_options options;
   options.reverses_rows = true;
-  check_equal_to_alone(options);
+  check_all_equal_to_alone(options);
 }
 
 TEST_CASE("whole prefill = chunks of any size, bit for bit") {
@@ -149,12 +54,12 @@ TEST_CASE("whole prefill = chunks of any size, bit for bit") {
     CAPTURE(chunk);
     drive_options options;
     options.chunk = chunk;
-    check_equal_to_alone(options);
+    check_all_equal_to_alone(options);
   }
   drive_options options;
   options.chunk = 24;
   options.chunk_seed = 5;
-  check_equal_to_alone(options);
+  check_all_equal_to_alone(options);
 }
 
 TEST_CASE("depth 1 = 2 = 3, rows carried from rows and from slots, bit for bit") {
@@ -166,7 +71,7 @@ TEST_CASE("depth 1 = 2 = 3, rows carried from rows and from slots, bit for bit")
       options.depth = depth;
       options.skip_seed = skip_seed;
       options.settled_rows_from_slot = true;
-      check_equal_to_alone(options);
+      check_all_equal_to_alone(options);
     }
 }
 
@@ -176,7 +81,7 @@ TEST_CASE("1 thread = 2 = 5 threads, bit for bit") {
     drive_options options;
     options.threads = threads;
     options.chunk = 13;
-    check_equal_to_alone(options);
+    check_all_equal_to_alone(options);
   }
 }
 
@@ -190,7 +95,7 @@ TEST_CASE(
     options.on = &device;
     options.chunk = 20;
     options.poisons = true;
-    check_equal_to_alone(options);
+    check_all_equal_to_alone(options);
   }
 }
 
@@ -200,14 +105,29 @@ TEST_CASE("freed slots and blocks filled with NaN change nothing, bit for bit") 
   options.poisons = true;
   options.slots = 3;  // every slot and block serves several sequences
   options.blocks = 12;
-  check_equal_to_alone(options);
+  check_all_equal_to_alone(options);
+}
+
+TEST_CASE("resume points beside the blocks change nothing, poison or not, bit for bit") {
+  drive_options options;
+  options.depth = 2;
+  options.prefix_cache = true;
+  options.block_size = 4;
+  options.blocks = 48;
+  options.slots = 3;
+  options.chunk = 24;
+  options.poisons = true;
+  check_all_equal_to_alone(options);
 }
 
 TEST_CASE("rings sized for drafts and the drafter's context rows change nothing, bit for bit") {
   drive_options options;
   options.depth = 2;
   options.num_drafts = 5;
-  check_equal_to_alone(options);
+  check_all_equal_to_alone(options);  // rows are planned six wide, but there are no drafts
+  options.drafter = drafter_kind::dspark;
+  options.width_seed = 1;
+  check_all_equal_to_alone(options);
 }
 
 TEST_CASE("after other requests = first, also after a reset that forgot running sequences") {
@@ -339,8 +259,12 @@ TEST_CASE("a step whose logits are NaN fails as a whole and says so") {
   plan.table_begin = {0};
   plan.block_begin = {0, 1};
   plan.blocks = {block_id{0}};
-  plan.starts.push_back(
-    {slot_id{0}, seq_id{1}, 0, 6, 0, std::make_shared<const sampling_params>(greedy())});
+  plan.total_width = 2;
+  auto& start = plan.starts.emplace_back();
+  start.slot = slot_id{0};
+  start.sequence = seq_id{1};
+  start.prompt_tokens = 6;
+  start.params = std::make_shared<const sampling_params>(greedy());
   const slot_id slot{0};
   runner->poison({}, {&slot, 1});
   const auto work = runner->stage(std::make_shared<const step_plan>(plan));
@@ -403,6 +327,8 @@ TEST_CASE("sizes that do not fit the model are refused with what was found and e
      "num_kv_blocks: found 0, expected at least 1"},
     {[](runner_config& it) { it.num_drafts = -1; },
      "num_drafts -1 and draft_overhang 0: expected at least 0"},
+    {[](runner_config& it) { it.drafter = drafter_kind::ngram; },
+     "num_drafts: found 0, expected at least 1 for a drafter"},
   };
   for (const auto& row : table) {
     CAPTURE(row.message);
