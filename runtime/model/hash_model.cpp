@@ -1,5 +1,7 @@
 #include "runtime/model/hash_model.hpp"
 
+#include <algorithm>
+
 #include "runtime/base/check.hpp"
 
 namespace deepinfer {
@@ -12,6 +14,12 @@ token_id word(const hash_model_config& model, std::uint64_t draw) {
 }
 
 }  // namespace
+
+std::string hash_text(token_id id) {
+  if (id >= hash_first_word) return std::to_string(id) + ' ';
+  if (id >= hash_first_letter) return {static_cast<char>('a' + id - hash_first_letter)};
+  return {};
+}
 
 std::uint64_t hash_key(std::string_view text) {
   std::uint64_t key = 0;
@@ -37,13 +45,27 @@ hash_sampling hash_sampling::of(const sampling_params& params) {
                     params.repetition_penalty != 1.0f;
   out.min_tokens = params.min_tokens;
   out.has_logprobs = params.logprobs >= 0;
+  out.has_reasoning = params.reasoning;
+  out.ignores_eos = params.ignore_eos;
+  out.stop_ids = params.stop_token_ids;
   return out;
+}
+
+bool hash_sampling::is_stop(token_id id, std::int32_t output) const {
+  if (output < min_tokens) return false;
+  if (id == hash_stop_id && !ignores_eos) return true;
+  return std::find(stop_ids.begin(), stop_ids.end(), id) != stop_ids.end();
 }
 
 token_id hash_script::at(std::int32_t output) const {
   for (const auto& [number, id] : tokens)
     if (number == output) return id;
   return stop_after > 0 && output == stop_after ? hash_stop_id : -1;
+}
+
+void hash_history::add(token_id output) {
+  penalty_sum += hash_mix(static_cast<std::uint64_t>(output));
+  grammar.add(output);
 }
 
 token_id hash_choice(const hash_model_config& model, const hash_sampling& sampling,
@@ -59,25 +81,42 @@ token_id hash_choice(const hash_model_config& model, const hash_sampling& sampli
   return word(model, hash_mix(chain ^ s));
 }
 
+token_id hash_true_token(const hash_model_config& model, const hash_sampling& sampling,
+                         const hash_script* script, std::uint64_t chain, std::int32_t position,
+                         std::int32_t output, const hash_history& history, bool* is_dead_end) {
+  const auto choice =
+    hash_choice(model, sampling, script, chain, position, output, history.penalty_sum);
+  if (!script || !script->grammar) return choice;
+  const auto allowed = hash_first_allowed(*script->grammar, history.grammar, model.vocab, choice);
+  if (allowed >= 0) return allowed;
+  if (is_dead_end) *is_dead_end = true;
+  return choice;
+}
+
 hash_sequence::hash_sequence(hash_model_config model, hash_script script, hash_sampling sampling)
-  : model_(model),
+  : model_(std::move(model)),
     script_(std::move(script)),
-    sampling_(sampling),
+    sampling_(std::move(sampling)),
     ids_(script_.prompt),
-    chains_{hash_chain_start(model)} {
+    chains_{hash_chain_start(model_)},
+    history_(hash_history::at_start(sampling_)) {
   DI_CHECK(!script_.prompt.empty(), "a sequence needs a prompt");
-  for (const auto id : ids_) chains_.push_back(hash_chain_next(chains_.back(), id));
+  for (std::size_t p = 0; p < ids_.size(); ++p)
+    chains_.push_back(
+      hash_chain_at(model_, {}, chains_.back(), static_cast<std::int32_t>(p), ids_[p]));
 }
 
 void hash_sequence::grow_to(std::int32_t position) {
   while (static_cast<std::int32_t>(ids_.size()) <= position) {
     const auto next = static_cast<std::int32_t>(ids_.size());
     const auto number = next - static_cast<std::int32_t>(script_.prompt.size()) + 1;
-    const auto id =
-      hash_choice(model_, sampling_, &script_, chains_.back(), next, number, penalty_sum_);
+    bool is_dead_end = false;
+    const auto id = hash_true_token(model_, sampling_, &script_, chains_.back(), next, number,
+                                    history_, &is_dead_end);
+    if (is_dead_end && dead_end_ == 0) dead_end_ = number;
     ids_.push_back(id);
-    chains_.push_back(hash_chain_next(chains_.back(), id));
-    penalty_sum_ += hash_mix(static_cast<std::uint64_t>(id));
+    chains_.push_back(hash_chain_at(model_, {}, chains_.back(), next, id));
+    history_.add(id);
   }
 }
 
@@ -98,8 +137,10 @@ token_id hash_sequence::output(std::int32_t number) {
 std::vector<token_id> hash_sequence::outputs(std::int32_t most) {
   std::vector<token_id> out;
   for (std::int32_t number = 1; number <= most; ++number) {
-    out.push_back(output(number));
-    if (out.back() == hash_stop_id) break;
+    const auto id = output(number);
+    if (dead_end_ == number) break;
+    out.push_back(id);
+    if (id == hash_stop_id) break;
   }
   return out;
 }
