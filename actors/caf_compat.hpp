@@ -35,6 +35,12 @@ void tell_from_outside(const Target& target, Args&&... args) {
   caf::anon_send(target, std::forward<Args>(args)...);
 }
 
+/// Whether messages wait for the actor that asks, which is running.
+template <class Self>
+bool has_more_messages(Self* self) {
+  return !self->mailbox().empty();
+}
+
 /// Settings of the actor system. An idle worker sleeps on a condition variable instead of polling:
 /// a device thread's wake-up then costs microseconds, and a resting node costs nothing.
 class actor_config : public caf::actor_system_config {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "actors/pending.hpp"
 #include "actors/protocol.hpp"
@@ -17,6 +18,7 @@
 namespace deepinfer {
 
 class device;
+struct held_step;
 
 /// What completions of one gate are called with. Outlives every launched step: the rank's
 /// supervisor keeps it until the device has drained.
@@ -35,8 +37,21 @@ struct device_gate_config {
 struct device_gate_state {
   static inline const char* name = "device_gate";
 
+  device_gate_state() = default;
+  device_gate_state(const device_gate_state&) = delete;
+  ~device_gate_state();  ///< steps whose gate nobody will open fail
+
   device_gate_config config;
   std::optional<watchdog> dog;
+  /// Steps reach the device in launch order, whatever the order of their messages [I01].
+  struct early_step {
+    submit_step step;
+    caf::typed_response_promise<step_done> promise;
+  };
+  std::uint64_t next_step = 0;  ///< 0: the first to come
+  std::map<std::uint64_t, early_step> early;
+  std::map<step_id, held_step*> held;  ///< gated steps whose masks are not there
+  std::set<step_id> opened;            ///< gates that were opened before their step came
   std::uint64_t last_ticket = 0;
   std::map<ticket, step_id> steps;  ///< of tickets whose work is not proven to have ended
   pending<step_done> launched;

@@ -5,26 +5,37 @@ namespace {
 
 using pointer = kv_allocator_actor::stateful_pointer<kv_allocator_state>;
 
-void hand_over(pointer self, kv_grant granted) {
-  if (granted.blocks.empty() && granted.slots.empty()) return;
+void hand_over(pointer self, kv_grant granted, bool must_answer = false) {
+  if (self->state.watch) self->state.watch->on_pool(*self->state.pool);
+  if (granted.is_empty() && !must_answer) return;
   ++self->state.messages;
   tell(self, self->state.owner, std::move(granted));
 }
 
 }  // namespace
 
-kv_allocator_actor::behavior_type kv_allocator(pointer self, kv_pool_config config) {
+kv_allocator_actor::behavior_type kv_allocator(pointer self, kv_pool_config config,
+                                               rank_watch* watch) {
+  self->state.watch = watch;
   auto& pool = self->state.pool.emplace(config);
   return {
     [self, &pool](const kv_reserve& want) {
       self->state.owner = caf::actor_cast<scheduler_actor>(self->current_sender());
-      hand_over(self, pool.reserve(want));
+      hand_over(self, pool.reserve(want), want.must_answer);
     },
-    [self, &pool](const kv_release& done) { hand_over(self, pool.release(done)); },
+    [self, &pool](const kv_release& done) {
+      if (self->state.watch) self->state.watch->on_release(done, pool);
+      hand_over(self, pool.release(done));
+    },
+    [self, &pool](flush_atom) {
+      hand_over(self, pool.flush());
+      return true;
+    },
     [self, &pool](stats_atom) {
       node_stats stats;
       stats.kv_blocks_total = pool.total_blocks();
       stats.kv_blocks_free = pool.free_blocks();
+      stats.kv_blocks_cached = pool.cached_blocks();
       stats.slots_total = pool.total_slots();
       stats.slots_free = pool.free_slots();
       stats.step_messages = self->state.messages;

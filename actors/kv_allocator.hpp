@@ -4,18 +4,26 @@
 #include <optional>
 
 #include "actors/protocol.hpp"
+#include "actors/rank_hooks.hpp"
 #include "runtime/core/kv_pool.hpp"
 
 namespace deepinfer {
 
 struct kv_allocator_state {
   static inline const char* name = "kv_allocator";
+
+  ~kv_allocator_state() {
+    if (watch) watch->on_pool_gone();
+  }
+
   std::uint64_t messages = 0;  ///< sent for steps
   std::optional<kv_pool> pool;
   scheduler_actor owner;  ///< who reserves: the rank's scheduler
+  rank_watch* watch = nullptr;
 };
 
 kv_allocator_actor::behavior_type
-kv_allocator(kv_allocator_actor::stateful_pointer<kv_allocator_state> self, kv_pool_config config);
+kv_allocator(kv_allocator_actor::stateful_pointer<kv_allocator_state> self, kv_pool_config config,
+             rank_watch* watch);
 
 }  // namespace deepinfer

@@ -26,6 +26,7 @@ scheduler_config scheduler_config_of(const engine_settings& settings,
   const auto& engine = settings.engine;
   scheduler_config config;
   config.depth = engine.depth;
+  config.max_depth = sizes.depth;
   config.num_drafts = sizes.num_drafts;
   config.draft_overhang = sizes.draft_overhang;
   config.max_num_seqs = sizes.max_num_seqs;

@@ -14,6 +14,7 @@
 ///   release_collector -> kv_allocator  kv_release           8  (when a fence was passed)
 ///   scheduler -> kv_allocator      kv_reserve               9  (when credit is low)
 ///   kv_allocator -> scheduler      kv_grant                10  (then, or when blocks come back)
+/// and, where rows wait for the host's masks, scheduler -> worker -> device_gate   2 more.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +29,13 @@
 #include "messages/plan.hpp"
 #include "messages/request.hpp"
 #include "runtime/base/trace_ring.hpp"
+#include "runtime/core/scheduler_config.hpp"
 
 namespace deepinfer {
 
 using plan_ptr = std::shared_ptr<const step_plan>;
 using result_ptr = std::shared_ptr<step_result>;
+using gate_ptr = std::shared_ptr<const sample_gate>;
 using submit_batch = std::vector<sequence_request>;
 
 using fired_atom = caf::atom_constant<caf::atom("fired")>;
@@ -47,9 +50,33 @@ using cancel_atom = caf::atom_constant<caf::atom("cancel")>;
 using chunk_atom = caf::atom_constant<caf::atom("chunk")>;
 using rank_up_atom = caf::atom_constant<caf::atom("rankup")>;
 using rank_down_atom = caf::atom_constant<caf::atom("rankdown")>;
+using gate_atom = caf::atom_constant<caf::atom("gate")>;
 using stop_atom = caf::atom_constant<caf::atom("stop")>;
 using kill_atom = caf::atom_constant<caf::atom("kill")>;
 using wake_atom = caf::atom_constant<caf::atom("wake")>;
+using turn_atom = caf::atom_constant<caf::atom("turn")>;
+using flush_atom = caf::atom_constant<caf::atom("flush")>;
+
+/// An operator's word to a scheduler. Answered when it has taken effect: a pause when nothing is in
+/// flight, a drain when no sequence is left, a flush when the prefix cache is empty; else at once.
+struct scheduler_order {
+  enum class verb : std::uint8_t {
+    pause,
+    resume,
+    drain,
+    flush,
+    flush_running,  ///< takes the blocks of all running sequences first
+    preempt,
+    preempt_all,
+    abort_all,
+    set_depth,
+    set_policy
+  };
+  verb what = verb::pause;
+  seq_id sequence{};       ///< preempt
+  std::int32_t depth = 0;  ///< set_depth
+  scheduler_policy policy{};  ///< set_policy
+};
 
 /// KV ALLOCATOR: owns the pool of blocks and slots of one rank.
 using kv_allocator_actor = caf::typed_actor<
@@ -58,6 +85,8 @@ using kv_allocator_actor = caf::typed_actor<
   note<kv_reserve>,
   // Takes blocks and slots back. INTERNAL: only the release collector sends this.
   note<kv_release>,
+  // Forgets every cached prefix.
+  rpc<bool, flush_atom>,
   // The pool's gauges.
   rpc<node_stats, stats_atom>>;
 
@@ -79,6 +108,8 @@ using device_gate_actor = caf::typed_actor<
   note<fired_atom, ticket, device_status, phase_times>,
   // Answered when a step whose watchdog ran out has ended after all.
   rpc<step_done, recover_atom, step_id>,
+  // The masks of a gated step are there: its last rows may be sampled.
+  note<gate_atom, step_id>,
   // Looks for tickets past their deadline. INTERNAL.
   note<wake_atom>>;
 
@@ -87,6 +118,8 @@ using worker_actor = caf::typed_actor<
   // Launches a plan. Answered with the step's result, in launch order; a failed step is a result
   // with a code, not an error.
   rpc<result_ptr, plan_ptr>,
+  // Masks of the gated rows of a launched step.
+  note<gate_ptr>,
   // Waits for a timed-out step; answered once the device has proved it finished.
   rpc<step_id, recover_atom, step_id>>;
 
@@ -98,6 +131,13 @@ using scheduler_actor = caf::typed_actor<
   note<kv_grant>,
   // Ends a sequence; unknown ids are legal.
   note<abort_atom, seq_id>,
+  // Does what an operator says.
+  rpc<bool, scheduler_order>,
+  // Something outside may have become ready (a grammar): looks again.
+  note<wake_atom>,
+  // The loop goes on, behind every message that has arrived; its own work for so long has ended.
+  // INTERNAL.
+  note<turn_atom>, note<turn_atom, std::uint64_t>,
   // What the rank is doing.
   rpc<node_stats, stats_atom>,
   // The newest steps of the trace ring, oldest first.
@@ -132,6 +172,8 @@ using supervisor_actor = caf::typed_actor<
   rpc<node_stats, stats_atom>,
   // The newest steps of the trace.
   rpc<std::vector<step_trace>, trace_atom, std::uint32_t>,
+  // Passes an operator's word on; false while the rank is down.
+  rpc<bool, scheduler_order>,
   // Ends the rank for good.
   note<stop_atom>>;
 
@@ -140,6 +182,8 @@ using supervisor_actor = caf::typed_actor<
 // Local only: these are shared by pointer or moved, never serialised.
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::plan_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::result_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::gate_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::scheduler_order)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::submit_batch)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::kv_grant)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::kv_reserve)

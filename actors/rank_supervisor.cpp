@@ -54,9 +54,14 @@ void start(pointer self) {
   rank_supervisor_state::parts it;
   it.gate = system.spawn(device_gate, device_gate_config{config.on, door, config.watchdog});
   door->gate = it.gate;
-  it.allocator =
-    system.spawn(kv_allocator, kv_pool_config{config.scheduler.rank, config.scheduler.num_kv_blocks,
-                                              config.scheduler.state_slots});
+  if (config.hooks.tap_gate) it.gate = config.hooks.tap_gate(system, it.gate);
+  kv_pool_config pool;
+  pool.rank = config.scheduler.rank;
+  pool.num_kv_blocks = config.scheduler.num_kv_blocks;
+  pool.state_slots = config.scheduler.state_slots;
+  pool.block_size = config.scheduler.prefix_cache ? config.scheduler.block_size : 0;
+  pool.host_blocks = config.runner->config().host_blocks;
+  it.allocator = system.spawn(kv_allocator, pool, config.hooks.watch);
   it.collector = system.spawn(release_collector, config.scheduler.rank, it.allocator);
   it.worker = system.spawn(worker, worker_links{it.gate, config.runner, config.watchdog});
   scheduler_links links;
@@ -66,6 +71,9 @@ void start(pointer self) {
   links.gateway = state.gateway;
   links.clock = config.on;
   links.texts = config.texts;
+  links.grammars = config.hooks.grammars ? config.hooks.grammars : config.grammars;
+  links.sizer = config.sizer;
+  links.hooks = config.hooks;
   links.trace_steps = config.trace_steps;
   links.answer_timeout = 4 * config.watchdog;
   it.scheduler = system.spawn(scheduler, config.scheduler, links);
@@ -131,6 +139,18 @@ void add(node_stats& sum, const node_stats& more) {
   sum.inflight_steps += more.inflight_steps;
   sum.kv_blocks_total += more.kv_blocks_total;
   sum.kv_blocks_free += more.kv_blocks_free;
+  sum.kv_blocks_cached += more.kv_blocks_cached;
+  sum.idle_plan_ns += more.idle_plan_ns;
+  sum.idle_settle_ns += more.idle_settle_ns;
+  sum.idle_vote_ns += more.idle_vote_ns;
+  sum.idle_transfer_ns += more.idle_transfer_ns;
+  sum.exposed_host_ns += more.exposed_host_ns;
+  sum.host_waits += more.host_waits;
+  sum.preemptions += more.preemptions;
+  sum.cached_tokens += more.cached_tokens;
+  sum.draft_tokens += more.draft_tokens;
+  sum.accepted_tokens += more.accepted_tokens;
+  sum.overrun_rows += more.overrun_rows;
   sum.slots_total += more.slots_total;
   sum.slots_free += more.slots_free;
   sum.deferred_blocks += more.deferred_blocks;
@@ -208,6 +228,17 @@ supervisor_actor::behavior_type rank_supervisor(pointer self, rank_config config
         .then(
           [promise](std::vector<step_trace>& trace) mutable { promise.deliver(std::move(trace)); },
           [promise](caf::error& reason) mutable { promise.deliver(std::move(reason)); });
+      return promise;
+    },
+    [self](const scheduler_order& order) {
+      auto promise = self->make_response_promise<bool>();
+      if (!self->state.running) {
+        promise.deliver(false);
+        return promise;
+      }
+      ask(self, self->state.running->scheduler, std::chrono::hours{1}, order)
+        .then([promise](bool done) mutable { promise.deliver(done); },
+              [promise](caf::error& reason) mutable { promise.deliver(std::move(reason)); });
       return promise;
     },
     [self](stop_atom) {

@@ -14,6 +14,7 @@
 
 #include "actors/device_gate.hpp"
 #include "actors/protocol.hpp"
+#include "actors/rank_hooks.hpp"
 #include "runtime/core/scheduler_core.hpp"
 #include "runtime/model/step_runner.hpp"
 
@@ -24,9 +25,12 @@ struct rank_config {
   std::shared_ptr<step_runner> runner;
   device* on = nullptr;
   const token_texts* texts = nullptr;
+  grammar_source* grammars = nullptr;
+  std::shared_ptr<verify_sizer> sizer;  ///< null: every draft is verified
   std::chrono::microseconds watchdog{};
   std::size_t trace_steps = 4096;
   std::int32_t max_restarts = 8;
+  rank_hooks hooks;
 };
 
 /// Completions are called with doors; they outlive the actors, so their owner is the node.

@@ -1,5 +1,7 @@
 #include "actors/scheduler.hpp"
 
+#include <algorithm>
+
 #include "runtime/base/log.hpp"
 #include "runtime/device/device.hpp"
 
@@ -8,7 +10,13 @@ namespace {
 
 using pointer = scheduler_actor::stateful_pointer<scheduler_state>;
 
-void on_result(pointer self, const result_ptr& done);
+/// Turns that may be put behind messages that keep arriving.
+constexpr std::int32_t most_postponed = 8;
+
+/// Messages of one plan: plan, submit_step, fired, step_done, result.
+constexpr std::uint64_t messages_per_plan = 5;
+
+void turn(pointer self);
 
 const char* kind_text(step_kind kind) {
   switch (kind) {
@@ -30,57 +38,51 @@ std::shared_ptr<step_plan> unused_plan(scheduler_state& state) {
   return state.plans.emplace_back(std::make_shared<step_plan>());
 }
 
-void note_launch(scheduler_state& state, const step_plan& plan, std::int64_t begin_ns,
-                 std::int64_t end_ns) {
+void note_launch(scheduler_state& state, const step_plan& plan) {
   auto& it = trace_of(state, plan.step);
   it = {};
   it.step = plan.step;
   it.rank = state.core->config().rank;
   it.kind = kind_text(plan.kind);
   it.rows = plan.rows();
-  for (const auto width : plan.widths) it.tokens += width;
+  it.tokens = plan.total_width;
   for (const auto source : plan.sources) it.carried_rows += source == from_fresh ? 0 : 1;
   it.inflight_steps = state.core->in_flight();
   it.is_after_rest = state.is_resting;
-  it.plan_begin_ns = begin_ns;
-  it.plan_end_ns = end_ns;
+  it.plan_begin_ns = state.work_begin_ns;
+  it.plan_end_ns = state.links.clock->now_ns();
+  state.accountant.note_host(idle_cause::plan, it.plan_begin_ns, it.plan_end_ns);
   for (const auto& start : plan.starts) state.started.push_back(start.sequence);
   state.is_resting = false;
 }
 
-/// Messages of one plan: plan, submit_step, fired, step_done, result.
-constexpr std::uint64_t messages_per_plan = 5;
+/// The loop goes on behind what has arrived by then.
+void request_turn(pointer self) {
+  auto& state = self->state;
+  if (std::exchange(state.has_turn, true)) return;
+  ++state.messages;
+  tell(self, scheduler_actor{self}, turn_atom::value);
+}
 
 void flush(pointer self) {
   auto& state = self->state;
   state.core->take_outbox(state.outbox);
   auto& box = state.outbox;
+  if (state.links.hooks.watch) state.links.hooks.watch->on_outbox(box, *state.core);
   state.messages += std::uint64_t{box.has_leases()} + std::uint64_t{box.has_want()};
+  for (auto& gate : box.gates) {
+    state.messages += 2;
+    tell(self, state.links.worker, gate_ptr{std::make_shared<sample_gate>(std::move(gate))});
+  }
+  // What is published must be named before its last reference comes back.
+  if (box.has_want()) tell(self, state.links.allocator, std::move(box.want));
   if (box.has_leases()) tell(self, state.links.collector, std::move(box.leases));
-  if (box.has_want()) tell(self, state.links.allocator, box.want);
   if (box.has_chunks() || !state.started.empty()) {
     box.chunks.started = std::move(state.started);
     state.started.clear();
     ++state.messages;
     tell(self, state.links.gateway, std::move(box.chunks));
   }
-}
-
-/// Launches what can be launched, then sends what has gathered.
-void turn(pointer self) {
-  auto& state = self->state;
-  while (state.suspects.empty()) {
-    auto plan = unused_plan(state);
-    const auto begin_ns = state.links.clock->now_ns();
-    if (!state.core->plan(*plan)) break;
-    note_launch(state, *plan, begin_ns, state.links.clock->now_ns());
-    state.messages += messages_per_plan;
-    ask(self, state.links.worker, state.links.answer_timeout, plan_ptr{std::move(plan)})
-      .then([self](const result_ptr& done) { on_result(self, done); },
-            [self](caf::error& reason) { self->quit(std::move(reason)); });
-  }
-  flush(self);
-  if (!state.core->has_work()) state.is_resting = true;
 }
 
 /// A step's watchdog ran out. Its rows have ended with an error; what it may touch stays parked and
@@ -102,24 +104,195 @@ void suspect(pointer self, step_id step) {
       [self](caf::error& reason) { self->quit(std::move(reason)); });
 }
 
-void on_result(pointer self, const result_ptr& done) {
+/// True: the work takes time on a clock of its own, and a message will say when it has ended.
+bool is_busy_for(pointer self, std::chrono::nanoseconds time) {
+  if (time.count() <= 0) return false;
+  self->state.busy_with = ++self->state.works;
+  self->delayed_send(self, time, turn_atom::value, self->state.works);
+  return true;
+}
+
+void launch(pointer self, std::shared_ptr<step_plan> plan) {
+  auto& state = self->state;
+  note_launch(state, *plan);
+  state.messages += messages_per_plan;
+  if (state.links.hooks.watch) state.links.hooks.watch->on_launch(*plan, *state.core);
+  ask(self, state.links.worker, state.links.answer_timeout, plan_ptr{std::move(plan)})
+    .then(
+      [self](const result_ptr& done) {
+        self->state.results.push_back(done);
+        turn(self);
+      },
+      [self](caf::error& reason) { self->quit(std::move(reason)); });
+  flush(self);
+}
+
+void settle(pointer self, const result_ptr& done) {
   auto& state = self->state;
   auto& it = trace_of(state, done->step);
-  it.settle_begin_ns = state.links.clock->now_ns();
+  it.settle_begin_ns = state.work_begin_ns;
   it.device = done->times;
   if (done->code == errc::deadline_exceeded) suspect(self, done->step);
   const auto emitted = state.core->emitted_tokens();
+  const auto overrun = state.core->overrun_rows();
   state.core->settle(*done);
   it.emitted = static_cast<std::int32_t>(state.core->emitted_tokens() - emitted);
   it.parked_blocks = static_cast<std::int32_t>(state.core->deferred_blocks());
   it.settle_end_ns = state.links.clock->now_ns();
+  state.accountant.note_host_wait();
+  state.accountant.note_host(idle_cause::settle, it.settle_begin_ns, it.settle_end_ns);
+  state.accountant.settle(done->times, it.rows,
+                          static_cast<std::int32_t>(state.core->overrun_rows() - overrun));
   state.trace->add(it);
-  state.usage.add(it);
+  if (state.links.hooks.watch) state.links.hooks.watch->on_settle(*done, *state.core);
+  flush(self);
+}
+
+bool try_launch(pointer self) {
+  auto& state = self->state;
+  if (!state.suspects.empty() || state.flushes > 0) return false;
+  auto plan = unused_plan(state);
+  state.work_begin_ns = state.links.clock->now_ns();
+  if (!state.core->plan(*plan)) {
+    if (!state.core->has_made_room()) return false;
+    flush(self);
+    return true;
+  }
+  auto* pace = state.links.hooks.pace;
+  if (pace && is_busy_for(self, pace->plan(*plan)))
+    state.held_plan = std::move(plan);
+  else
+    launch(self, std::move(plan));
+  return true;
+}
+
+bool try_settle(pointer self) {
+  auto& state = self->state;
+  if (state.results.empty()) return false;
+  auto done = std::move(state.results.front());
+  state.results.pop_front();
+  state.work_begin_ns = state.links.clock->now_ns();
+  auto* pace = state.links.hooks.pace;
+  if (pace && is_busy_for(self, pace->settle(*done)))
+    state.held_result = std::move(done);
+  else
+    settle(self, done);
+  return true;
+}
+
+bool has_taken_effect(const scheduler_core& core, scheduler_order::verb what) {
+  if (what == scheduler_order::verb::pause) return core.in_flight() == 0;
+  return !core.has_work();  // drain
+}
+
+void answer_orders(scheduler_state& state) {
+  std::erase_if(state.orders, [&](auto& it) {
+    if (!has_taken_effect(*state.core, it.order.what)) return false;
+    it.promise.deliver(true);
+    return true;
+  });
+}
+
+void rest(scheduler_state& state) {
+  if (!state.core->has_work()) state.is_resting = true;
+  if (state.rest_begin_ns < 0 && !state.core->has_unfinished())
+    state.rest_begin_ns = state.links.clock->now_ns();
+  answer_orders(state);
+  if (state.links.hooks.watch) state.links.hooks.watch->on_sleep(*state.core);
+}
+
+/// Everything that has arrived is applied before the loop goes on: this runs behind it.
+void turn(pointer self) {
+  auto& state = self->state;
+  while (!state.busy_with) {
+    const bool must_wait = state.links.hooks.yields_each_turn || has_more_messages(self);
+    if (must_wait) return request_turn(self);
+    if (try_launch(self) || try_settle(self)) continue;
+    flush(self);
+    return rest(state);
+  }
+}
+
+void take_turn(pointer self) {
+  auto& state = self->state;
+  state.has_turn = false;
+  if (state.busy_with) return;
+  if (has_more_messages(self) && state.postponed < most_postponed) {
+    ++state.postponed;
+    return request_turn(self);
+  }
+  state.postponed = 0;
+  if (try_launch(self) || try_settle(self)) return turn(self);
+  flush(self);
+  rest(state);
+}
+
+void end_work(pointer self, std::uint64_t work) {
+  auto& state = self->state;
+  if (state.busy_with != work) return;
+  state.busy_with.reset();
+  if (state.held_plan) launch(self, std::move(state.held_plan));
+  if (state.held_result) settle(self, std::exchange(state.held_result, nullptr));
   turn(self);
+}
+
+void take_requests(pointer self, submit_batch& batch) {
+  auto& state = self->state;
+  const auto now_ns = state.links.clock->now_ns();
+  for (auto& request : batch) state.core->submit(std::move(request), now_ns / 1000);
+  if (state.rest_begin_ns >= 0 && state.core->has_unfinished()) {
+    state.accountant.note_no_work(state.rest_begin_ns, now_ns);
+    state.rest_begin_ns = -1;
+  }
+  turn(self);
+}
+
+caf::typed_response_promise<bool> obey(pointer self, const scheduler_order& order) {
+  auto& state = self->state;
+  auto& core = *state.core;
+  auto promise = self->make_response_promise<bool>();
+  using verb = scheduler_order::verb;
+  switch (order.what) {
+  case verb::pause: core.pause(); break;
+  case verb::resume: core.resume(); break;
+  case verb::drain: core.drain(); break;
+  case verb::preempt: core.preempt(order.sequence); break;
+  case verb::preempt_all: core.preempt_all(); break;
+  case verb::abort_all:
+    core.abort_all(finish_reason::abort, errc::server_shutdown, "the engine is shutting down");
+    break;
+  case verb::set_depth:
+    core.set_depth(std::clamp(order.depth, 1, core.config().max_depth));
+    if (state.links.hooks.watch) state.links.hooks.watch->on_depth(core.depth());
+    break;
+  case verb::set_policy: core.set_policy(order.policy); break;
+  case verb::flush_running: core.preempt_all(); break;
+  case verb::flush: break;
+  }
+  if (order.what == verb::flush || order.what == verb::flush_running) {
+    flush(self);  // what was published before is flushed with the rest
+    ++state.flushes;
+    ask(self, state.links.allocator, state.links.answer_timeout, flush_atom::value)
+      .then(
+        [self, promise](bool done) mutable {
+          --self->state.flushes;
+          if (self->state.links.hooks.watch) self->state.links.hooks.watch->on_flushed();
+          promise.deliver(done);
+          turn(self);
+        },
+        [self](caf::error& reason) { self->quit(std::move(reason)); });
+  } else if (order.what == verb::pause || order.what == verb::drain) {
+    state.orders.push_back({order, promise});
+  } else {
+    promise.deliver(true);
+  }
+  turn(self);
+  return promise;
 }
 
 node_stats stats_of(const scheduler_state& state) {
   const auto core = state.core->stats();
+  const auto& bubbles = state.accountant.totals();
   node_stats stats;
   stats.running = core.running + core.retiring;
   stats.queued = core.queued;
@@ -128,8 +301,23 @@ node_stats stats_of(const scheduler_state& state) {
   stats.slots_free = core.credit_slots;
   stats.steps = core.steps;
   stats.tokens_out = core.emitted_tokens;
-  stats.device_busy_ns = state.usage.busy_ns();
-  stats.device_span_ns = state.usage.span_ns();
+  stats.device_busy_ns = bubbles.busy_ns;
+  stats.device_span_ns =
+    bubbles.span_ns() - bubbles.idle_ns[static_cast<std::size_t>(idle_cause::no_work)];
+  const auto idle = [&](idle_cause cause) {
+    return bubbles.idle_ns[static_cast<std::size_t>(cause)];
+  };
+  stats.idle_plan_ns = idle(idle_cause::plan);
+  stats.idle_settle_ns = idle(idle_cause::settle);
+  stats.idle_vote_ns = idle(idle_cause::vote);
+  stats.idle_transfer_ns = idle(idle_cause::transfer);
+  stats.exposed_host_ns = bubbles.exposed_host_ns;
+  stats.host_waits = static_cast<std::uint64_t>(bubbles.host_waits);
+  stats.preemptions = core.preemptions;
+  stats.cached_tokens = core.cached_tokens;
+  stats.draft_tokens = core.draft_tokens;
+  stats.accepted_tokens = core.accepted_tokens;
+  stats.overrun_rows = core.overrun_rows;
   stats.step_messages = state.messages;
   return stats;
 }
@@ -140,18 +328,18 @@ scheduler_actor::behavior_type scheduler(pointer self, scheduler_config config,
                                          scheduler_links links) {
   auto& state = self->state;
   state.links = std::move(links);
-  state.core = std::make_unique<scheduler_core>(std::move(config), state.links.texts);
-  state.trace = std::make_unique<trace_ring>(state.links.trace_steps);
+  const auto& with = state.links;
+  state.core = std::make_unique<scheduler_core>(
+    std::move(config), scheduler_helpers{with.texts, with.grammars, with.sizer.get()});
+  state.trace = std::make_unique<trace_ring>(with.trace_steps);
+  state.rest_begin_ns = with.clock->now_ns();
+  if (with.hooks.watch) with.hooks.watch->on_start(*state.core, state.accountant);
   // The unit of restart is the rank: if one of its actors dies, all do.
-  self->link_to(state.links.worker);
-  self->link_to(state.links.allocator);
-  self->link_to(state.links.collector);
+  self->link_to(with.worker);
+  self->link_to(with.allocator);
+  self->link_to(with.collector);
   return {
-    [self](submit_batch& batch) {
-      const auto now_us = self->state.links.clock->now_ns() / 1000;
-      for (auto& request : batch) self->state.core->submit(std::move(request), now_us);
-      turn(self);
-    },
+    [self](submit_batch& batch) { take_requests(self, batch); },
     [self](const kv_grant& granted) {
       self->state.core->grant(granted);
       turn(self);
@@ -160,6 +348,10 @@ scheduler_actor::behavior_type scheduler(pointer self, scheduler_config config,
       self->state.core->abort(sequence, finish_reason::abort, errc::cancelled, "cancelled");
       turn(self);
     },
+    [self](const scheduler_order& order) { return obey(self, order); },
+    [self](wake_atom) { turn(self); },
+    [self](turn_atom) { take_turn(self); },
+    [self](turn_atom, std::uint64_t work) { end_work(self, work); },
     [self](stats_atom) { return stats_of(self->state); },
     [self](trace_atom, std::uint32_t steps) { return self->state.trace->newest(steps); },
   };

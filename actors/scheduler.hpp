@@ -1,19 +1,24 @@
 /// Scheduler: the shell over `scheduler_core`. Messages: protocol.hpp.
 ///
-/// It applies what arrived, launches while the core has a plan (at most `depth` steps are in
-/// flight), and settles results in launch order. Its one wait per step is for the result of the
-/// oldest step.
+/// Its loop: apply every message that has arrived; launch one step if the core has one; else settle
+/// the oldest step if its result is there; and again. Where neither can be done it sleeps on its
+/// mailbox: the one wait per step is for the result of the oldest step.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "actors/protocol.hpp"
+#include "actors/rank_hooks.hpp"
 #include "runtime/base/trace_ring.hpp"
+#include "runtime/core/bubble_accountant.hpp"
 #include "runtime/core/scheduler_core.hpp"
+#include "runtime/core/verify_sizer.hpp"
 
 namespace deepinfer {
 
@@ -27,25 +32,48 @@ struct scheduler_links {
   gateway_actor gateway;
   const device* clock = nullptr;
   const token_texts* texts = nullptr;
+  grammar_source* grammars = nullptr;
+  std::shared_ptr<verify_sizer> sizer;
   std::size_t trace_steps = 4096;
   std::chrono::microseconds answer_timeout{};  ///< longest wait for a result; above the watchdog
+  rank_hooks hooks;
 };
 
 struct scheduler_state {
   static inline const char* name = "scheduler";
+
+  ~scheduler_state() {
+    if (links.hooks.watch) links.hooks.watch->on_core_gone();
+  }
+
+  struct waiting_order {
+    scheduler_order order;
+    caf::typed_response_promise<bool> promise;
+  };
 
   std::unique_ptr<scheduler_core> core;
   scheduler_links links;
   scheduler_outbox outbox;
   /// Plans are reused once nobody else holds them: steady state allocates none.
   std::vector<std::shared_ptr<step_plan>> plans;
+  std::deque<result_ptr> results;  ///< arrived and not settled, in launch order
+  std::vector<waiting_order> orders;
+  std::int32_t flushes = 0;  ///< of the prefix cache, not answered: nothing is launched meanwhile
   std::array<step_trace, depth_limit + 1> open_traces;
   std::unique_ptr<trace_ring> trace;
-  device_usage usage;
+  bubble_accountant accountant;
   std::vector<seq_id> started;
   std::set<step_id> suspects;  ///< timed-out steps not yet proved finished
   bool is_resting = true;
-  std::uint64_t messages = 0;  ///< of steps: sent here, and those a plan causes
+  bool has_turn = false;                      ///< a turn message is on its way
+  std::int32_t postponed = 0;                 ///< turns in a row, behind other messages
+  std::optional<std::uint64_t> busy_with;     ///< host work that ends with this message
+  std::uint64_t works = 0;                    ///< host works so far
+  std::shared_ptr<step_plan> held_plan;       ///< planned, launched when the host work ends
+  result_ptr held_result;                     ///< settled when the host work ends
+  std::int64_t work_begin_ns = 0;
+  std::int64_t rest_begin_ns = -1;  ///< since when no request is unfinished; -1: one is
+  std::uint64_t messages = 0;       ///< of steps: sent here, and those a plan causes
 };
 
 scheduler_actor::behavior_type scheduler(scheduler_actor::stateful_pointer<scheduler_state> self,

@@ -73,6 +73,15 @@ void launch(pointer self, const plan_ptr& plan) {
           });
 }
 
+/// A step that was given up in the meantime needs its masks no more, but the device still holds it.
+void open_gate(pointer self, const gate_ptr& masks) {
+  auto& state = self->state;
+  if (auto* step = state.ring->find(masks->step); step && step->work->is_gated()) {
+    state.links.runner->set_masks(*step->work, masks);
+    tell(self, state.links.gate, gate_atom::value, masks->step);
+  }
+}
+
 caf::typed_response_promise<step_id> recover(pointer self, step_id step) {
   auto promise = self->make_response_promise<step_id>();
   auto& links = self->state.links;
@@ -106,6 +115,7 @@ worker_actor::behavior_type worker(pointer self, worker_links links) {
       launch(self, plan);
       return promise;
     },
+    [self](const gate_ptr& masks) { open_gate(self, masks); },
     [self](recover_atom, step_id step) { return recover(self, step); },
   };
 }

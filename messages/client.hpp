@@ -106,6 +106,7 @@ struct node_stats {
   std::int32_t inflight_steps = 0;
   std::int64_t kv_blocks_total = 0;
   std::int64_t kv_blocks_free = 0;  ///< in the allocator's free list, or the scheduler's credit
+  std::int64_t kv_blocks_cached = 0;  ///< in no table, kept for the prefix cache
   std::int64_t slots_total = 0;
   std::int64_t slots_free = 0;
   std::int64_t deferred_blocks = 0;  ///< parked behind a fence
@@ -113,6 +114,15 @@ struct node_stats {
   std::uint64_t tokens_out = 0;
   std::int64_t device_busy_ns = 0;  ///< forward and sample, summed over settled steps
   std::int64_t device_span_ns = 0;  ///< first forward to last sample of busy periods, summed
+  /// Idle time within that span, by what the host was doing when the stream ran dry.
+  std::int64_t idle_plan_ns = 0, idle_settle_ns = 0, idle_vote_ns = 0, idle_transfer_ns = 0;
+  std::int64_t exposed_host_ns = 0;  ///< host work that ran beside an idle device
+  std::uint64_t host_waits = 0;      ///< for results of steps
+  std::uint64_t preemptions = 0;
+  std::uint64_t cached_tokens = 0;    ///< prompt tokens served from the prefix cache
+  std::uint64_t draft_tokens = 0;     ///< drafts verified
+  std::uint64_t accepted_tokens = 0;  ///< of these, emitted
+  std::uint64_t overrun_rows = 0;     ///< rows settled after their sequence had ended
   std::uint64_t rank_restarts = 0;
   std::uint64_t step_messages = 0;  ///< between the rank's actors, for all steps so far
 
@@ -121,7 +131,13 @@ struct node_stats {
     return fields(
       field{"running", &s::running}, field{"queued", &s::queued},
       field{"inflight_steps", &s::inflight_steps}, field{"kv_blocks_total", &s::kv_blocks_total},
-      field{"kv_blocks_free", &s::kv_blocks_free}, field{"slots_total", &s::slots_total},
+      field{"kv_blocks_free", &s::kv_blocks_free},
+      field{"kv_blocks_cached", &s::kv_blocks_cached}, field{"preemptions", &s::preemptions},
+      field{"cached_tokens", &s::cached_tokens}, field{"draft_tokens", &s::draft_tokens},
+      field{"accepted_tokens", &s::accepted_tokens}, field{"overrun_rows", &s::overrun_rows},
+      field{"idle_plan_ns", &s::idle_plan_ns}, field{"idle_settle_ns", &s::idle_settle_ns},
+      field{"idle_vote_ns", &s::idle_vote_ns}, field{"idle_transfer_ns", &s::idle_transfer_ns},
+      field{"exposed_host_ns", &s::exposed_host_ns}, field{"host_waits", &s::host_waits}, field{"slots_total", &s::slots_total},
       field{"slots_free", &s::slots_free}, field{"deferred_blocks", &s::deferred_blocks},
       field{"steps", &s::steps}, field{"tokens_out", &s::tokens_out},
       field{"device_busy_ns", &s::device_busy_ns}, field{"device_span_ns", &s::device_span_ns},

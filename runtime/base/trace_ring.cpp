@@ -9,11 +9,13 @@ namespace deepinfer {
 namespace {
 
 constexpr std::size_t forward = static_cast<std::size_t>(step_phase::forward);
-constexpr std::size_t sample = static_cast<std::size_t>(step_phase::sample);
 
 /// Rows of the picture, in order; the device rows follow the phases.
 enum class track : int { plan = 1, settle = 2, device = 3 };
-constexpr const char* phase_names[step_phases] = {"copy_in", "forward", "sample", "copy_out"};
+constexpr const char* phase_names[step_phases] = {"copy_in", "forward", "sample", "sample_gated",
+                                                  "copy_out"};
+/// Both samplings share a row.
+constexpr int phase_tracks[step_phases] = {0, 1, 2, 2, 3};
 constexpr const char* track_names[] = {"scheduler: plan", "scheduler: settle", "device: copy in",
                                        "device: forward", "device: sample",    "device: copy out"};
 
@@ -115,28 +117,11 @@ std::string chrome_trace(std::span<const step_trace> steps) {
     writer.slice(it, static_cast<int>(track::settle), "settle", it.settle_begin_ns,
                  it.settle_end_ns);
     for (std::size_t phase = 0; phase < step_phases; ++phase)
-      writer.slice(it, static_cast<int>(track::device) + static_cast<int>(phase),
+      writer.slice(it, static_cast<int>(track::device) + phase_tracks[phase],
                    phase_names[phase], it.device.begin_ns[phase], it.device.end_ns[phase]);
     writer.flow(it);
   }
   return std::move(writer).take();
-}
-
-void device_usage::add(const step_trace& it) {
-  const auto begin = it.device.begin_ns[forward];
-  const auto end = std::max(it.device.end_ns[sample], it.device.end_ns[forward]);
-  if (begin <= 0 || end < begin) return;
-  busy_ns_ += it.device.end_ns[forward] - begin;
-  if (it.device.begin_ns[sample] > 0)
-    busy_ns_ += it.device.end_ns[sample] - it.device.begin_ns[sample];
-  const bool is_first = last_end_ns_ == 0 || it.is_after_rest;
-  span_ns_ += end - (is_first ? begin : last_end_ns_);
-  last_end_ns_ = end;
-}
-
-double device_usage::idle_share() const {
-  if (span_ns_ <= 0) return 0.0;
-  return 1.0 - static_cast<double>(busy_ns_) / static_cast<double>(span_ns_);
 }
 
 }  // namespace deepinfer

@@ -55,21 +55,4 @@ private:
 /// forward. Times are in microseconds, from the first event on.
 std::string chrome_trace(std::span<const step_trace> steps);
 
-/// Device time, summed step by step: busy = forward and sample; span = from the first forward to
-/// the last sample, less the gaps in which the rank had no work.
-class device_usage {
-public:
-  void add(const step_trace& it);
-
-  std::int64_t busy_ns() const { return busy_ns_; }
-  std::int64_t span_ns() const { return span_ns_; }
-  /// Share of the span in which the compute stream ran nothing; 0 before the first step.
-  double idle_share() const;
-
-private:
-  std::int64_t busy_ns_ = 0;
-  std::int64_t span_ns_ = 0;
-  std::int64_t last_end_ns_ = 0;
-};
-
 }  // namespace deepinfer

@@ -33,8 +33,8 @@ step_trace step_at(std::uint64_t step, std::int64_t begin_us, const char* kind, 
   it.plan_end_ns = begin - 23'000;
   it.settle_begin_ns = begin + 105'000;
   it.settle_end_ns = begin + 110'000;
-  it.device.begin_ns = {begin - 10'000, begin, begin + 80'000, begin + 100'000};
-  it.device.end_ns = {begin - 5'000, begin + 80'000, begin + 100'000, begin + 104'000};
+  it.device.begin_ns = {begin - 10'000, begin, begin + 80'000, 0, begin + 100'000};
+  it.device.end_ns = {begin - 5'000, begin + 80'000, begin + 100'000, 0, begin + 104'000};
   return it;
 }
 

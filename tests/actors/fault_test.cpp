@@ -80,6 +80,10 @@ public:
   void collect(const device_work& work, step_result& out) override {
     inner_->collect(static_cast<const faulty_work&>(work).inner(), out);
   }
+  void set_masks(device_work& work, std::shared_ptr<const sample_gate> masks) override {
+    inner_->set_masks(const_cast<device_work&>(static_cast<faulty_work&>(work).inner()),
+                      std::move(masks));
+  }
   void reset() override {
     fault_ = {};
     inner_->reset();

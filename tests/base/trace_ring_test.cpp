@@ -60,20 +60,3 @@ TEST_CASE(
   CHECK(arrows_from == 2);
   CHECK(arrows_to == 2);
 }
-
-TEST_CASE("device idle time counts gaps with work at hand and no others") {
-  const auto usage_of = [](std::initializer_list<step_trace> steps) {
-    device_usage usage;
-    for (const auto& it : steps) usage.add(it);
-    return usage;
-  };
-  CHECK(device_usage{}.idle_share() == 0.0);
-  const auto close = usage_of({step_at(1, 1000), step_at(2, 1100)});
-  CHECK(close.busy_ns() == 200);
-  CHECK(close.span_ns() == 200);
-  CHECK(close.idle_share() == 0.0);
-  const auto gap = usage_of({step_at(1, 1000), step_at(2, 1150)});
-  CHECK(gap.span_ns() == 250);
-  CHECK(gap.idle_share() == doctest::Approx(0.2));
-  CHECK(usage_of({step_at(1, 1000), step_at(2, 9000, true)}).span_ns() == 200);
-}
