@@ -20,7 +20,14 @@ using pb::FieldDescriptor;
 
 namespace {
 
+/// The setting of a value in a map is that of the map's field.
 const v1::Setting& setting_of(const FieldDescriptor& field) {
+  const auto* entry = field.containing_type();
+  const bool is_map_value = entry->options().map_entry() && field.number() == 2;
+  const auto* owner = is_map_value ? entry->containing_type() : nullptr;
+  for (int i = 0; owner && i < owner->field_count(); ++i)
+    if (owner->field(i)->message_type() == entry)
+      return owner->field(i)->options().GetExtension(v1::setting);
   return field.options().GetExtension(v1::setting);
 }
 
@@ -102,6 +109,10 @@ result<void> set_integer(pb::Message& message, const FieldDescriptor& field,
     const auto parsed = parse_milliseconds(text);
     if (!parsed) return mismatch(field, text);
     value = *parsed;
+  } else if (setting.unit() == v1::UNIT_MICROSECONDS) {
+    const auto parsed = parse_microseconds(text);
+    if (!parsed) return mismatch(field, text);
+    value = *parsed;
   } else if (setting.unit() == v1::UNIT_BYTES) {
     const auto parsed = parse_bytes(text);
     if (!parsed) return mismatch(field, text);
@@ -167,6 +178,7 @@ std::string scalar_text(const pb::Message& message, const FieldDescriptor& field
     const auto value = pick(&R::GetInt64, &R::GetRepeatedInt64);
     const auto unit = setting_of(field).unit();
     if (unit == v1::UNIT_MILLISECONDS) return duration_text(value);
+    if (unit == v1::UNIT_MICROSECONDS) return microseconds_text(value);
     return unit == v1::UNIT_BYTES ? size_text(value) : fmt::format("{}", value);
   }
   case FieldDescriptor::CPPTYPE_UINT32:
@@ -253,7 +265,7 @@ std::vector<std::string> strings_of(const pb::Message& message, const FieldDescr
 std::string expectation_of(const FieldDescriptor& field) {
   const auto& setting = setting_of(field);
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
-    return field.is_repeated() ? "a list of maps" : "a map";
+    return field.is_repeated() && !field.is_map() ? "a list of maps" : "a map";
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM)
     return fmt::format("one of {}", fmt::join(choices_of(field), ", "));
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) return "true or false";
@@ -266,6 +278,8 @@ std::string expectation_of(const FieldDescriptor& field) {
   if (setting.unit() == v1::UNIT_MILLISECONDS)
     return fmt::format("a duration such as 500ms, 30s or 2m, from {} to {}", duration_text(low),
                        duration_text(signed_high));
+  if (setting.unit() == v1::UNIT_MICROSECONDS)
+    return "a duration in whole microseconds such as 500us, 2ms or 1s";
   if (setting.unit() == v1::UNIT_BYTES)
     return fmt::format("a size such as 8GiB or 512MiB, from {} to {}", size_text(low),
                        size_text(signed_high));

@@ -34,6 +34,8 @@ public:
   result<void> read_message(const YAML::Node& map, const YAML::Mark& from, pb::Message& out,
                             const std::string& prefix, int level) {
     if (level > max_levels) return wrong(from, "", "more than {} levels", max_levels);
+    if (const auto* field = stand_in(map, *out.GetDescriptor()))
+      return read_field(map, from, out, *field, prefix, level);
     if (!map.IsMap())
       return wrong(from, prefix, "found {}, expected a map of settings", kind_of(map));
     std::set<std::string> seen;
@@ -55,22 +57,58 @@ public:
   }
 
 private:
+  /// The field that a list or a single value in place of a map fills: the list a message is nothing
+  /// but, or for a single value its `name`. Null: there is none, or the value is a map.
+  static const FieldDescriptor* stand_in(const YAML::Node& node, const pb::Descriptor& type) {
+    if (node.IsMap() || node.IsNull()) return nullptr;
+    const bool is_list = type.field_count() == 1 && type.field(0)->is_repeated();
+    if (is_list && !type.field(0)->is_map()) return type.field(0);
+    const auto* name = node.IsScalar() ? type.FindFieldByName("name") : nullptr;
+    const bool is_text = name && name->cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+    return is_text && !name->is_repeated() ? name : nullptr;
+  }
+
   result<void> read_field(const YAML::Node& node, const YAML::Mark& mark, pb::Message& out,
                           const FieldDescriptor& field, const std::string& path, int level) {
     if (++values_ > max_values) return wrong(mark, path, "more than {} values", max_values);
     const bool is_section =
       field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !field.is_repeated();
-    if (is_section && node.IsNull()) return {};  // a section of comments only
-    if (is_section)
-      return read_message(node, mark, *out.GetReflection()->MutableMessage(&out, &field), path,
-                          level + 1);
+    if (is_section) {
+      auto& section = *out.GetReflection()->MutableMessage(&out, &field);
+      if (node.IsNull()) return {};  // a section of comments only
+      return read_message(node, mark, section, path, level + 1);
+    }
     if (places_) places_->insert_or_assign(path, place(mark));
     if (!field.is_repeated()) return read_scalar(node, mark, out, field, path);
     out.GetReflection()->ClearField(&out, &field);
-    if (!node.IsSequence()) return read_item(node, mark, out, field, path, level);
-    for (const auto& item : node) {
+    if (field.is_map()) return read_map(node, mark, out, field, path);
+    const bool is_scalar = field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE;
+    if (!node.IsSequence())
+      return read_item(node, mark, out, field, is_scalar ? path : path + "[0]", level);
+    for (std::size_t i = 0; i < node.size(); ++i) {
       if (++values_ > max_values) return wrong(mark, path, "more than {} values", max_values);
-      DI_TRY_VOID(read_item(item, item.Mark(), out, field, path, level));
+      DI_TRY_VOID(read_item(node[i], node[i].Mark(), out, field,
+                            is_scalar ? path : fmt::format("{}[{}]", path, i), level));
+    }
+    return {};
+  }
+
+  /// A map of scalars, its keys free.
+  result<void> read_map(const YAML::Node& node, const YAML::Mark& mark, pb::Message& out,
+                        const FieldDescriptor& field, const std::string& path) {
+    if (!node.IsMap()) return wrong(mark, path, "found {}, expected a map", kind_of(node));
+    std::set<std::string> seen;
+    for (const auto& entry : node) {
+      if (++values_ > max_values) return wrong(mark, path, "more than {} values", max_values);
+      auto& item = *out.GetReflection()->AddMessage(&out, &field);
+      const auto key_mark = entry.first.Mark();
+      const auto* type = item.GetDescriptor();
+      DI_TRY_VOID(read_scalar(entry.first, key_mark, item, *type->map_key(), path));
+      const auto key_path = path + "." + entry.first.Scalar();
+      if (!seen.insert(entry.first.Scalar()).second)
+        return wrong(key_mark, key_path, "the key is there twice");
+      const auto value_mark = entry.second.IsNull() ? key_mark : entry.second.Mark();
+      DI_TRY_VOID(read_scalar(entry.second, value_mark, item, *type->map_value(), key_path));
     }
     return {};
   }
@@ -79,6 +117,7 @@ private:
                          const FieldDescriptor& field, const std::string& path, int level) {
     if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE)
       return read_scalar(node, mark, out, field, path);
+    if (places_) places_->insert_or_assign(path, place(mark));
     return read_message(node, mark, *out.GetReflection()->AddMessage(&out, &field), path,
                         level + 1);
   }

@@ -1,5 +1,8 @@
 /// YAML onto any Protobuf message by reflection. A map is a message, a key a field's name; a key
-/// with nothing but comments below it is an empty message.
+/// with nothing but comments below it is an empty message. Where a list is expected, a single value
+/// is a list of one. For a message that is nothing but a list, the list may stand itself
+/// (`picks: [[0, 1], [2, 3]]`); for one with a field `name`, a single value is that name
+/// (`never: canary_mismatch`). The keys of a Protobuf map are free, its values scalars.
 ///
 /// Errors are `bad_config` and start with NAME:LINE:COLUMN (from 1): bad syntax, unknown key (with
 /// the nearest known one), wrong type, value out of its range, duplicate key, a second document.
@@ -20,7 +23,8 @@ class Message;
 
 namespace deepinfer {
 
-/// Where a value stands, by its key ("engine.depth"): "NAME:LINE:COLUMN".
+/// Where a value stands, by its key ("engine.depth"; items of a list of messages: "script[2]"):
+/// "NAME:LINE:COLUMN".
 using yaml_places = std::map<std::string, std::string>;
 
 /// Value of an environment variable, for fields that expand `${NAME}`.

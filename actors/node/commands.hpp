@@ -14,6 +14,7 @@ command render_command();
 command parse_command();
 command logits_command();
 command make_model_command();
+command run_command();
 command bench_kernels_command();
 command bench_offline_command();
 command config_print_command();

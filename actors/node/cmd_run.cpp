@@ -1,0 +1,121 @@
+#include <chrono>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "actors/node/commands.hpp"
+#include "actors/scenario/runner.hpp"
+#include "actors/scenario/world.hpp"
+#include "config/scenario_load.hpp"
+#include "config/units.hpp"
+#include "runtime/base/file.hpp"
+
+namespace deepinfer {
+
+namespace {
+
+result<std::vector<std::string>> files_of(const parsed_flags& flags) {
+  auto named = flags.positionals;
+  if (const auto given = flags.values.find("scenario"); given != flags.values.end())
+    named.insert(named.end(), given->second.begin(), given->second.end());
+  if (named.empty()) return fail(errc::bad_config, "found no scenario, expected FILE|DIR...");
+  std::vector<std::string> out;
+  for (const auto& name : named) {
+    auto files = scenario_files(name);
+    if (!files) return fail(errc::bad_config, std::move(files).error().message);
+    if (files->empty()) return fail(errc::bad_config, name + ": found no *.yaml files");
+    out.insert(out.end(), files->begin(), files->end());
+  }
+  return out;
+}
+
+result<run_options> options_of(const parsed_flags& flags) {
+  run_options out;
+  constexpr auto most = std::int64_t{1} << 30;
+  out.only_case = flags.text("case").value_or("");
+  DI_TRY(const auto seed, flags.integer("seed", 0, most * most));
+  if (seed) out.seed = static_cast<std::uint64_t>(*seed);
+  DI_TRY(const auto interleaving, flags.integer("interleaving", 0, most));
+  if (interleaving) out.interleaving = static_cast<std::int32_t>(*interleaving);
+  DI_TRY(const auto interleavings, flags.integer("interleavings", 1, most));
+  if (interleavings) out.interleavings = static_cast<std::int32_t>(*interleavings);
+  if (out.interleaving && out.interleavings)
+    return fail(errc::bad_config, "--interleaving and --interleavings: expected one of them");
+  if (const auto limit = flags.text("wall-limit")) {
+    const auto parsed = parse_milliseconds(*limit);
+    if (!parsed) return fail(errc::bad_config, "--wall-limit: " + parsed.error().message);
+    out.wall_limit_s = static_cast<double>(*parsed) / 1000.0;
+  }
+  out.features = supported_features();
+  return out;
+}
+
+double steady_seconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+/// DIR/NAME-CASE-SEED-INTERLEAVING.json
+result<void> write_trace(const std::string& directory, const scenario& of, const run_name& run,
+                         const std::string& trace) {
+  std::error_code code;
+  std::filesystem::create_directories(directory, code);
+  if (code) return fail(errc::io_failed, fmt::format("{}: {}", directory, code.message()));
+  std::string name = of.name;
+  for (const char c : run.case_name.empty() ? std::string() : "-" + run.case_name)
+    name += c == ' ' || c == '/' ? '-' : c;
+  return write_file(fmt::format("{}/{}-{}-{}.json", directory, name, run.seed, run.interleaving),
+                    trace);
+}
+
+result<int> run(const cli_context& context, const parsed_flags& flags) {
+  DI_TRY(const auto files, files_of(flags));
+  DI_TRY(const auto options, options_of(flags));
+  run_tools tools;
+  tools.play = run_case;
+  tools.seconds = steady_seconds;
+  tools.tell = [&context](const file_report& report) {
+    fmt::print(context.out, "{}", text_of(report));
+    std::fflush(context.out);
+  };
+  if (const auto directory = flags.text("trace"))
+    tools.keep_trace = [directory = *directory](const scenario& of, const run_name& name,
+                                                const std::string& trace) {
+      return write_trace(directory, of, name, trace);
+    };
+  DI_TRY(const auto reports, run_files(files, options, tools));
+  if (const auto junit = flags.text("junit")) DI_TRY_VOID(write_file(*junit, junit_xml(reports)));
+  return exit_code_of(reports, flags.is_on("strict"));
+}
+
+}  // namespace
+
+command run_command() {
+  return {.name = "run",
+          .summary = "play scenarios against the engine on a virtual clock and judge them",
+          .positionals = "FILE|DIR...",
+          .positionals_max = 10000,
+          .flags = {{.name = "scenario",
+                     .help = "a file or directory, the same as without the flag",
+                     .value_name = "FILE|DIR",
+                     .is_repeatable = true},
+                    {.name = "case",
+                     .help = "only cases with these settings, e.g. depth=2,num_drafts=3",
+                     .value_name = "KEY=VALUE,..."},
+                    {.name = "seed", .help = "only this seed", .value_name = "N"},
+                    {.name = "interleaving", .help = "only this one, from 0", .value_name = "N"},
+                    {.name = "interleavings",
+                     .help = "how many of each case, instead of the file's number",
+                     .value_name = "N"},
+                    {.name = "strict", .help = "exit code 11 where a file was skipped"},
+                    {.name = "junit", .help = "also write JUnit XML", .value_name = "FILE"},
+                    {.name = "trace",
+                     .help = "write the step trace of each run that fails",
+                     .value_name = "DIR"},
+                    {.name = "wall-limit",
+                     .help = "stop after this long, e.g. 10m: exit code 12",
+                     .value_name = "TIME"}},
+          .run = run};
+}
+
+}  // namespace deepinfer
