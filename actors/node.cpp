@@ -5,6 +5,7 @@
 
 #include "actors/client_state.hpp"
 #include "actors/gateway.hpp"
+#include "actors/rank_hooks.hpp"
 #include "actors/rank_supervisor.hpp"
 #include "runtime/base/trace_ring.hpp"
 #include "runtime/device/device.hpp"
@@ -18,6 +19,23 @@ constexpr auto control_timeout = 10s;
 
 std::size_t actor_threads() {
   return std::max(1u, std::thread::hardware_concurrency());
+}
+
+static_assert(static_cast<int>(victim_setting::lowest_priority) ==
+              static_cast<int>(victim_rule::lowest_priority));
+
+scheduler_policy policy_of(const step_settings& engine) {
+  scheduler_policy out;
+  out.victim = static_cast<victim_rule>(engine.victim);
+  out.preempt_output =
+    engine.preempt_output == preempt_setting::drop ? preempt_rule::drop : preempt_rule::deliver;
+  out.on_step_failure = engine.on_step_failure == failure_setting::retry ? failure_rule::retry
+                                                                         : failure_rule::fail_rows;
+  out.priority_preempts = engine.priority_preempts;
+  out.stop_in_reasoning = engine.stop_in_reasoning;
+  out.min_decode_gap = engine.min_decode_gap;
+  out.max_prefill_run = engine.max_prefill_run;
+  return out;
 }
 
 scheduler_config scheduler_config_of(const engine_settings& settings,
@@ -37,6 +55,10 @@ scheduler_config scheduler_config_of(const engine_settings& settings,
   config.block_size = sizes.block_size;
   config.state_slots = sizes.state_slots;
   config.eos_ids = machines.eos_ids;
+  config.think_end = machines.think_end;
+  config.prefix_cache = sizes.prefix_cache;
+  config.resume_stride = sizes.resume_stride;
+  config.policy = policy_of(engine);
   config.vocab_size = machines.runner->vocab_size();
   config.mixed_steps = engine.mixed_steps;
   config.max_queued = settings.server.max_queued_requests;
@@ -95,8 +117,11 @@ std::unique_ptr<node> node::start(const engine_settings& settings, rank_machines
   rank.runner = running->machines.runner;
   rank.on = running->machines.on.get();
   rank.texts = running->machines.texts.get();
+  rank.grammars = running->machines.grammars.get();
+  rank.sizer = running->machines.sizer;
   rank.watchdog = settings.engine.watchdog;
   rank.trace_steps = static_cast<std::size_t>(settings.observability.trace_buffer_steps);
+  rank.hooks.pace = running->machines.pace;
   running->supervisor = running->system.spawn(rank_supervisor, std::move(rank),
                                               running->gateway_handle, &running->doors);
   return std::unique_ptr<node>(new node(std::move(running), std::move(facts)));
@@ -119,6 +144,18 @@ result<std::string> node::trace(std::uint32_t steps) const {
          ask_and_wait<std::vector<step_trace>>(running_->system, running_->supervisor,
                                                control_timeout, trace_atom::value, steps));
   return chrome_trace(entries);
+}
+
+result<bool> node::pause() const {
+  scheduler_order order;
+  order.what = scheduler_order::verb::pause;
+  return ask_and_wait<bool>(running_->system, running_->supervisor, control_timeout, order);
+}
+
+result<bool> node::resume() const {
+  scheduler_order order;
+  order.what = scheduler_order::verb::resume;
+  return ask_and_wait<bool>(running_->system, running_->supervisor, control_timeout, order);
 }
 
 result<bool> node::kill(const std::string& actor_name) const {

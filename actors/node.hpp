@@ -18,6 +18,9 @@
 namespace deepinfer {
 
 class device;
+class grammar_source;
+class host_pace;
+class verify_sizer;
 class work_meter;
 class request_intake;
 class step_runner;
@@ -30,6 +33,10 @@ struct rank_machines {
   std::shared_ptr<const request_intake> intake;
   std::shared_ptr<const token_texts> texts;  ///< what tokens spell, for stop strings
   std::vector<std::int32_t> eos_ids;         ///< end a sequence unless it ignores them
+  std::int32_t think_end = -1;               ///< ends reasoning; -1: none
+  std::shared_ptr<grammar_source> grammars;  ///< null: requests with a grammar are refused
+  std::shared_ptr<verify_sizer> sizer;       ///< null: every draft is verified
+  host_pace* pace = nullptr;                 ///< null: none; outlives the node
 };
 
 /// What was loaded, for people.
@@ -71,6 +78,11 @@ public:
 
   /// The newest `steps` of the step trace as Chrome JSON.
   result<std::string> trace(std::uint32_t steps) const;
+
+  /// Nothing is launched from now on; requests are taken and wait. Answered when no step is in
+  /// flight. False while the rank is down.
+  result<bool> pause() const;
+  result<bool> resume() const;
 
   /// Kills one actor of the rank by name (scheduler, worker, kv_allocator, release_collector,
   /// device_gate), as a crash would. For tests; false where there is none.

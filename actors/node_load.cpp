@@ -14,7 +14,10 @@
 #include "actors/node.hpp"
 #include "actors/output_stream.hpp"
 #include "actors/request_intake.hpp"
+#include "actors/step_curve.hpp"
 #include "runtime/core/capacity.hpp"
+#include "runtime/core/json_grammar.hpp"
+#include "runtime/core/token_trie.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/model/memory_plan.hpp"
 #include "runtime/model/model_runner.hpp"
@@ -51,9 +54,40 @@ result<void> check_block_size(std::int32_t block_size, const model_config& confi
   return {};
 }
 
+/// Where drafts come from; none without drafts.
+result<drafter_kind> drafter_of(const step_settings& engine, const model_config& config) {
+  if (engine.num_drafts == 0) return drafter_kind::none;
+  if (engine.drafter == drafter_setting::ngram) return drafter_kind::ngram;
+  if (config.has_draft()) return drafter_kind::dspark;
+  if (engine.drafter == drafter_setting::automatic) return drafter_kind::ngram;
+  return fail(errc::bad_config, "drafter: found dspark, the checkpoint has no drafter");
+}
+
+result<void> add_speculation(const step_settings& engine, const model_config& config,
+                             runner_config& sizes) {
+  sizes.num_drafts = engine.num_drafts;
+  DI_TRY(sizes.drafter, drafter_of(engine, config));
+  sizes.acceptance = engine.acceptance == acceptance_setting::rejection ? acceptance_rule::rejection
+                                                                        : acceptance_rule::coupled;
+  sizes.stop_mask = engine.stop_mask;
+  sizes.prefix_cache = engine.prefix_cache;
+  sizes.resume_stride = engine.resume_stride;
+  sizes.host_blocks = engine.prefix_host_blocks;
+  sizes.replay = static_cast<replay_mode>(engine.replay);
+  sizes.keep_tokens = engine.replay == replay_setting::off ? 0 : engine.replay_keep_tokens;
+  if (engine.verify == verify_setting::confidence && sizes.drafter != drafter_kind::dspark)
+    return fail(
+      errc::bad_config,
+      "verify: found confidence, which needs the checkpoint's drafter and num_drafts > 0");
+  return {};
+}
+
+static_assert(static_cast<int>(replay_setting::compact) == static_cast<int>(replay_mode::compact));
+
 result<runner_config> sizes_of(const engine_settings& settings, const model_config& config) {
   const auto& engine = settings.engine;
   runner_config sizes;
+  DI_TRY_VOID(add_speculation(engine, config, sizes));
   sizes.depth = engine.depth;
   sizes.max_num_seqs = engine.max_num_seqs;
   sizes.state_slots = engine.max_num_seqs * engine.depth;
@@ -72,7 +106,7 @@ result<runner_config> sizes_of(const engine_settings& settings, const model_conf
     return sizes;
   }
   sizes.num_kv_blocks = 1;  // to ask for the bytes of one
-  DI_TRY(const auto layout, make_kv_layout(config, sizes, false));
+  DI_TRY(const auto layout, make_kv_layout(config, sizes, sizes.drafter == drafter_kind::dspark));
   const auto bytes = engine.kv_cache_memory ? static_cast<std::int64_t>(*engine.kv_cache_memory)
                                             : kv_bytes_by_default;
   const auto fitting = bytes / std::max<std::int64_t>(1, layout.block_bytes());
@@ -112,7 +146,7 @@ namespace {
 
 /// State that can't fit the machine is refused before any of it is touched.
 result<void> check_memory(const model_config& config, const runner_config& sizes) {
-  DI_TRY(const auto layout, make_kv_layout(config, sizes, false));
+  DI_TRY(const auto layout, make_kv_layout(config, sizes, sizes.drafter == drafter_kind::dspark));
   const auto machine = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE);
   if (layout.total_bytes() <= machine) return {};
   return fail(
@@ -121,6 +155,16 @@ result<void> check_memory(const model_config& config, const runner_config& sizes
                 "the machine has {}",
                 sizes.num_kv_blocks, sizes.max_num_seqs, bytes_text(layout.total_bytes()),
                 bytes_text(machine)));
+}
+
+/// JSON over the tokenizer's vocabulary. What text cannot hold is no part of it.
+std::unique_ptr<grammar_source> grammars_of(const loaded_model& model, const token_texts& texts) {
+  const auto& config = model.config();
+  std::vector<token_id> markers;
+  for (token_id id = 0; id < config.vocab_size; ++id)
+    if (model.words.is_added(id)) markers.push_back(id);
+  auto trie = std::make_shared<const token_trie>(texts, config.vocab_size, markers);
+  return std::make_unique<json_grammar_source>(std::move(trie), -1, config.eos_tokens);
 }
 
 /// The actor library ends the process where it can't start its threads; so this asks first, by
@@ -174,6 +218,11 @@ result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settin
   machines.intake = std::make_shared<request_intake>(
     model.words, intake_of(settings, model, name, sizes.max_model_len));
   machines.eos_ids = model.config().eos_tokens;
+  machines.think_end = model.words.id_of("</think>").value_or(-1);
+  machines.grammars = grammars_of(model, *machines.texts);
+  if (settings.engine.verify == verify_setting::confidence) {
+    DI_TRY(machines.sizer, measure_step_curve(model.weights, sizes, threads), path);
+  }
 
   node_facts facts;
   facts.model_name = name;

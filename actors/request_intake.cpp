@@ -42,6 +42,7 @@ void overlay(const sampling_request& asked, sampling_params& params) {
   if (asked.ignore_eos) params.ignore_eos = true;
   params.include_stop = asked.include_stop;
   params.skip_special_tokens = asked.skip_special_tokens;
+  if (!asked.grammar.empty()) params.grammar = asked.grammar;
   if (!asked.stop_token_ids.empty()) params.stop_token_ids = asked.stop_token_ids;
   if (!asked.stop.empty()) params.stop = asked.stop;
   if (!asked.logit_bias.empty()) params.logit_bias = asked.logit_bias;
@@ -92,8 +93,10 @@ result<accepted_request> request_intake::accept(const generate_request& request,
 result<accepted_request> request_intake::accept_chat(const generate_request& request,
                                                      std::uint64_t drawn_seed) const {
   DI_TRY(auto chat, read_chat(*request.chat, facts_));
-  if (chat.constraint.kind != constraint_kind::none &&
-      chat.constraint.kind != constraint_kind::tool_call)
+  const auto& constraint = chat.constraint;
+  const bool is_json_object = constraint.kind == constraint_kind::json && !constraint.schema;
+  if (constraint.kind != constraint_kind::none && constraint.kind != constraint_kind::tool_call &&
+      !is_json_object)
     return bad("response_format", fmt::format("{} needs structured output, which is not built yet",
                                               name_of(chat.constraint.kind)));
   const auto& asked = request.sampling;
@@ -116,6 +119,11 @@ result<accepted_request> request_intake::accept_chat(const generate_request& req
     return bad("include_stop", "a chat answer never includes its stop string");
   auto params = std::make_shared<sampling_params>(std::move(resolved));
   overlay(rest, *params);
+  if (is_json_object) params->grammar = "json_object";
+  // A grammar is of the answer: it begins behind the end of the reasoning.
+  const auto begins = parse_start_of(chat.conversation);
+  params->reasoning =
+    begins == parse_start::reasoning || begins == parse_start::reasoning_continuation;
   DI_TRY_VOID(check(*params));
   accepted_request accepted;
   accepted.output = output_of(*params);
@@ -172,6 +180,10 @@ result<void> request_intake::check(const sampling_params& params) const {
                                          params.max_tokens));
   if (params.logprobs < -1 || params.logprobs > max_logprobs)
     return bad("logprobs", fmt::format("{} is not in [0, {}]", params.logprobs, max_logprobs));
+  if (!params.grammar.empty() && params.grammar != "json_object")
+    return bad("grammar", fmt::format("found {}, expected json_object", params.grammar));
+  if (!params.grammar.empty() && params.min_tokens > 0)
+    return bad("min_tokens", "with a grammar the text ends where the grammar does");
   if (params.stop.size() > max_stop_strings)
     return bad("stop", fmt::format("{} strings, at most {} are allowed", params.stop.size(),
                                    max_stop_strings));

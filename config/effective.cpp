@@ -100,6 +100,23 @@ public:
       return conflict("engine.chunk_size", "engine.max_num_batched_tokens",
                       fmt::format("a chunk of {} tokens does not fit a step of {}",
                                   engine.chunk_size(), engine.max_num_batched_tokens()));
+    if (engine.num_drafts() >= engine.max_num_batched_tokens())
+      return conflict("engine.num_drafts", "engine.max_num_batched_tokens",
+                      fmt::format("a decode row of {} tokens does not fit a step of {}",
+                                  1 + engine.num_drafts(), engine.max_num_batched_tokens()));
+    return check_cache();
+  }
+
+  result<void> check_cache() {
+    const auto& engine = root_.engine();
+    if (engine.prefix_host_blocks() > 0 && !engine.prefix_cache())
+      return conflict("engine.prefix_host_blocks", "engine.prefix_cache",
+                      "without a prefix cache nothing is kept");
+    if (engine.replay() == v1::REPLAY_OFF) return {};
+    if (engine.prefix_cache() && origins_[index_of("engine.prefix_cache")].from != source::defaults)
+      return conflict("engine.replay", "engine.prefix_cache",
+                      "late layers have not seen what a cached prefix would need");
+    root_.mutable_engine()->set_prefix_cache(false);
     return {};
   }
 
@@ -195,8 +212,35 @@ kernel_setting plain(v1::KernelSet from) {
   return from == v1::KERNEL_SET_AVX2 ? kernel_setting::avx2 : kernel_setting::automatic;
 }
 
+/// The plain enumerators stand in the schema's order, which begins with an unspecified one.
+template <class Plain, class Enum>
+Plain in_order(Enum from) {
+  return static_cast<Plain>(static_cast<int>(from) - 1);
+}
+
+void add_policies(const v1::StepSettings& from, step_settings& to) {
+  to.num_drafts = from.num_drafts();
+  to.drafter = in_order<drafter_setting>(from.drafter());
+  to.acceptance = in_order<acceptance_setting>(from.acceptance());
+  to.verify = in_order<verify_setting>(from.verify());
+  to.stop_mask = from.stop_mask();
+  to.prefix_cache = from.prefix_cache();
+  to.resume_stride = from.resume_stride();
+  to.prefix_host_blocks = from.prefix_host_blocks();
+  to.victim = in_order<victim_setting>(from.victim());
+  to.preempt_output = in_order<preempt_setting>(from.preempt_output());
+  to.on_step_failure = in_order<failure_setting>(from.on_step_failure());
+  to.priority_preempts = from.priority_preempts();
+  to.stop_in_reasoning = from.stop_in_reasoning();
+  to.min_decode_gap = from.min_decode_gap();
+  to.max_prefill_run = from.max_prefill_run();
+  to.replay = in_order<replay_setting>(from.replay());
+  to.replay_keep_tokens = from.replay_keep_tokens();
+}
+
 step_settings plain(const v1::StepSettings& from) {
   step_settings to;
+  add_policies(from, to);
   to.max_num_seqs = from.max_num_seqs();
   to.max_num_batched_tokens = from.max_num_batched_tokens();
   to.block_size = from.block_size();

@@ -18,6 +18,13 @@ namespace deepinfer {
 enum class device_kind : std::uint8_t { automatic, cpu, virtual_clock };
 enum class numeric_setting : std::uint8_t { exact, released, fast };
 enum class kernel_setting : std::uint8_t { automatic, reference, avx2 };
+enum class drafter_setting : std::uint8_t { automatic, dspark, ngram };
+enum class acceptance_setting : std::uint8_t { coupled, rejection };
+enum class verify_setting : std::uint8_t { fixed, confidence };
+enum class victim_setting : std::uint8_t { youngest, longest_output, lowest_cost, lowest_priority };
+enum class preempt_setting : std::uint8_t { deliver, drop };
+enum class failure_setting : std::uint8_t { fail_rows, retry };
+enum class replay_setting : std::uint8_t { off, mask, compact };
 enum class sampling_rule : std::uint8_t { as_requested, deepseek };
 enum class log_format : std::uint8_t { text, json };
 
@@ -40,6 +47,23 @@ struct step_settings {
   std::int32_t depth = 2;                        ///< most steps in flight, 1..3; 1 = synchronous
   std::int32_t chunk_size = 2048;  ///< most prompt tokens of a row in one step; 0 = no limit
   bool mixed_steps = false;        ///< may a step hold prefill and decode rows together
+  std::int32_t num_drafts = 0;     ///< d: a decode row verifies so many
+  drafter_setting drafter = drafter_setting::automatic;
+  acceptance_setting acceptance = acceptance_setting::coupled;
+  verify_setting verify = verify_setting::fixed;
+  bool stop_mask = true;  ///< rows of ended sequences compute nothing
+  bool prefix_cache = true;
+  std::int32_t resume_stride = 1;  ///< blocks from one resume point of a prefix to the next
+  std::int32_t prefix_host_blocks = 0;
+  victim_setting victim = victim_setting::youngest;
+  preempt_setting preempt_output = preempt_setting::deliver;
+  failure_setting on_step_failure = failure_setting::fail_rows;
+  bool priority_preempts = false;
+  bool stop_in_reasoning = true;
+  std::int32_t min_decode_gap = 0;   ///< decode steps between prefill steps
+  std::int32_t max_prefill_run = 0;  ///< prefill steps in a row while rows decode; 0: no bound
+  replay_setting replay = replay_setting::off;
+  std::int32_t replay_keep_tokens = 0;
   device_kind device = device_kind::automatic;
   std::optional<std::int32_t> num_threads;  ///< of the kernel team; absent = the machine's cores
   bool pin_threads = true;  ///< each to its core, where the team has one thread per core

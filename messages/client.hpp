@@ -28,6 +28,7 @@ struct sampling_request {
   bool ignore_eos = false;
   bool include_stop = false;
   bool skip_special_tokens = true;
+  std::string grammar;  ///< what outputs must be: "" = anything, "json_object"
   std::vector<token_id> stop_token_ids;
   std::vector<std::string> stop;
   std::vector<std::pair<token_id, float>> logit_bias;
@@ -43,8 +44,8 @@ struct sampling_request {
                   field{"logprobs", &s::logprobs}, field{"ignore_eos", &s::ignore_eos},
                   field{"include_stop", &s::include_stop},
                   field{"skip_special_tokens", &s::skip_special_tokens},
-                  field{"stop_token_ids", &s::stop_token_ids}, field{"stop", &s::stop},
-                  field{"logit_bias", &s::logit_bias});
+                  field{"grammar", &s::grammar}, field{"stop_token_ids", &s::stop_token_ids},
+                  field{"stop", &s::stop}, field{"logit_bias", &s::logit_bias});
   }
 };
 
@@ -105,7 +106,7 @@ struct node_stats {
   std::int32_t queued = 0;
   std::int32_t inflight_steps = 0;
   std::int64_t kv_blocks_total = 0;
-  std::int64_t kv_blocks_free = 0;  ///< in the allocator's free list, or the scheduler's credit
+  std::int64_t kv_blocks_free = 0;    ///< in the allocator's free list, or the scheduler's credit
   std::int64_t kv_blocks_cached = 0;  ///< in no table, kept for the prefix cache
   std::int64_t slots_total = 0;
   std::int64_t slots_free = 0;
@@ -131,17 +132,18 @@ struct node_stats {
     return fields(
       field{"running", &s::running}, field{"queued", &s::queued},
       field{"inflight_steps", &s::inflight_steps}, field{"kv_blocks_total", &s::kv_blocks_total},
-      field{"kv_blocks_free", &s::kv_blocks_free},
-      field{"kv_blocks_cached", &s::kv_blocks_cached}, field{"preemptions", &s::preemptions},
-      field{"cached_tokens", &s::cached_tokens}, field{"draft_tokens", &s::draft_tokens},
-      field{"accepted_tokens", &s::accepted_tokens}, field{"overrun_rows", &s::overrun_rows},
-      field{"idle_plan_ns", &s::idle_plan_ns}, field{"idle_settle_ns", &s::idle_settle_ns},
-      field{"idle_vote_ns", &s::idle_vote_ns}, field{"idle_transfer_ns", &s::idle_transfer_ns},
-      field{"exposed_host_ns", &s::exposed_host_ns}, field{"host_waits", &s::host_waits}, field{"slots_total", &s::slots_total},
-      field{"slots_free", &s::slots_free}, field{"deferred_blocks", &s::deferred_blocks},
-      field{"steps", &s::steps}, field{"tokens_out", &s::tokens_out},
-      field{"device_busy_ns", &s::device_busy_ns}, field{"device_span_ns", &s::device_span_ns},
-      field{"rank_restarts", &s::rank_restarts}, field{"step_messages", &s::step_messages});
+      field{"kv_blocks_free", &s::kv_blocks_free}, field{"kv_blocks_cached", &s::kv_blocks_cached},
+      field{"preemptions", &s::preemptions}, field{"cached_tokens", &s::cached_tokens},
+      field{"draft_tokens", &s::draft_tokens}, field{"accepted_tokens", &s::accepted_tokens},
+      field{"overrun_rows", &s::overrun_rows}, field{"idle_plan_ns", &s::idle_plan_ns},
+      field{"idle_settle_ns", &s::idle_settle_ns}, field{"idle_vote_ns", &s::idle_vote_ns},
+      field{"idle_transfer_ns", &s::idle_transfer_ns},
+      field{"exposed_host_ns", &s::exposed_host_ns}, field{"host_waits", &s::host_waits},
+      field{"slots_total", &s::slots_total}, field{"slots_free", &s::slots_free},
+      field{"deferred_blocks", &s::deferred_blocks}, field{"steps", &s::steps},
+      field{"tokens_out", &s::tokens_out}, field{"device_busy_ns", &s::device_busy_ns},
+      field{"device_span_ns", &s::device_span_ns}, field{"rank_restarts", &s::rank_restarts},
+      field{"step_messages", &s::step_messages});
   }
 };
 

@@ -86,9 +86,7 @@ struct kv_grant {
   std::vector<prefix_hit> hits{};
   std::vector<block_move> moves{};
 
-  bool is_empty() const {
-    return blocks.empty() && slots.empty() && hits.empty() && moves.empty();
-  }
+  bool is_empty() const { return blocks.empty() && slots.empty() && hits.empty() && moves.empty(); }
 };
 
 /// scheduler -> release_collector, at most once a step. What a finished, aborted or preempted

@@ -39,7 +39,6 @@ struct slot_start {
   std::shared_ptr<const sampling_params> params;
 };
 
-
 /// scheduler -> worker. Immutable once sent.
 struct step_plan {
   step_id step;

@@ -164,6 +164,7 @@ std::vector<flag> sampling_flags() {
     value("logprobs", "with --json: log-probabilities of the chosen token and K others", "K",
           "off"),
     on("ignore-eos", "go on after the end-of-sequence token"),
+    on("json-object", "the answer is one JSON object"),
     on("include-stop", "keep the matched stop string in the text"),
   };
 }
@@ -194,6 +195,7 @@ result<sampling_request> read_sampling(const parsed_flags& flags) {
   put(repetition, out.repetition_penalty);
   put(logprobs, out.logprobs);
   out.ignore_eos = flags.is_on("ignore-eos");
+  if (flags.is_on("json-object")) out.grammar = "json_object";
   out.include_stop = flags.is_on("include-stop");
   if (const auto found = flags.values.find("stop"); found != flags.values.end())
     out.stop = found->second;

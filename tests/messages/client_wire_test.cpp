@@ -25,6 +25,7 @@ sampling_request all_set() {
   s.ignore_eos = true;
   s.include_stop = true;
   s.skip_special_tokens = false;
+  s.grammar = "json_object";
   s.stop_token_ids = {1, 128799};
   s.stop = {"\n\n", std::string("\xff\0z", 3), "", "终"};
   s.logit_bias = {{3, -100.0f}, {17, 2.5f}};
@@ -71,6 +72,7 @@ node_stats busy() {
           .inflight_steps = 3,
           .kv_blocks_total = std::int64_t{1} << 40,
           .kv_blocks_free = 5,
+          .kv_blocks_cached = 15,
           .slots_total = 6,
           .slots_free = 7,
           .deferred_blocks = 8,
@@ -78,6 +80,17 @@ node_stats busy() {
           .tokens_out = 10,
           .device_busy_ns = 11,
           .device_span_ns = 12,
+          .idle_plan_ns = 16,
+          .idle_settle_ns = 17,
+          .idle_vote_ns = 18,
+          .idle_transfer_ns = 19,
+          .exposed_host_ns = 20,
+          .host_waits = 21,
+          .preemptions = 22,
+          .cached_tokens = 23,
+          .draft_tokens = 24,
+          .accepted_tokens = 25,
+          .overrun_rows = 26,
           .rank_restarts = 13,
           .step_messages = 14};
 }
@@ -113,7 +126,7 @@ std::size_t check_one_at_a_time(const T& full) {
 TEST_CASE("a client's sampling comes back as it was, together and one field at a time") {
   check_back(sampling_request{});
   check_back(all_set());
-  CHECK(check_one_at_a_time(all_set()) == 17);
+  CHECK(check_one_at_a_time(all_set()) == 18);
 }
 
 TEST_CASE("a generate request comes back with text, ids or chat, and only with that one") {
@@ -234,7 +247,7 @@ TEST_CASE("a token chunk comes back together and one field at a time") {
 TEST_CASE("node stats come back together and one field at a time") {
   check_back(node_stats{});
   check_back(busy());
-  CHECK(check_one_at_a_time(busy()) == 14);
+  CHECK(check_one_at_a_time(busy()) == 26);
 }
 
 TEST_CASE("a prompt that is not UTF-8 arrives byte for byte, one that is travels as text") {

@@ -27,6 +27,8 @@ sampling_params all_set() {
   p.ignore_eos = true;
   p.include_stop = true;
   p.skip_special_tokens = false;
+  p.reasoning = true;
+  p.grammar = "json_object";
   p.stop_token_ids = {1, 128799};
   p.stop = {"\n\n", std::string("\xff\0z", 3), "", "终"};
   p.logit_bias = {{3, -100.0f}, {17, 2.5f}};
@@ -70,7 +72,7 @@ TEST_CASE("sampling parameters come back from the wire as they were, set or at t
     CHECK(*back == one);
     ++fields_seen;
   });
-  CHECK(fields_seen == 17);
+  CHECK(fields_seen == 19);
 }
 
 TEST_CASE("an empty message means the product's defaults, and 0 differs from absent") {
