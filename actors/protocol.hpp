@@ -73,8 +73,8 @@ struct scheduler_order {
     set_policy
   };
   verb what = verb::pause;
-  seq_id sequence{};       ///< preempt
-  std::int32_t depth = 0;  ///< set_depth
+  seq_id sequence{};          ///< preempt
+  std::int32_t depth = 0;     ///< set_depth
   scheduler_policy policy{};  ///< set_policy
 };
 

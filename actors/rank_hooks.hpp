@@ -37,7 +37,7 @@ public:
   virtual void on_release(const kv_release&, const kv_pool&) {}
   virtual void on_pool(const kv_pool&) {}
   virtual void on_depth(std::int32_t) {}  ///< from now on
-  virtual void on_flushed() {}  ///< the prefix cache, as ordered
+  virtual void on_flushed() {}            ///< the prefix cache, as ordered
   /// The core, or the pool, is no more.
   virtual void on_core_gone() {}
   virtual void on_pool_gone() {}

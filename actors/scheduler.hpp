@@ -65,12 +65,12 @@ struct scheduler_state {
   std::vector<seq_id> started;
   std::set<step_id> suspects;  ///< timed-out steps not yet proved finished
   bool is_resting = true;
-  bool has_turn = false;                      ///< a turn message is on its way
-  std::int32_t postponed = 0;                 ///< turns in a row, behind other messages
-  std::optional<std::uint64_t> busy_with;     ///< host work that ends with this message
-  std::uint64_t works = 0;                    ///< host works so far
-  std::shared_ptr<step_plan> held_plan;       ///< planned, launched when the host work ends
-  result_ptr held_result;                     ///< settled when the host work ends
+  bool has_turn = false;                   ///< a turn message is on its way
+  std::int32_t postponed = 0;              ///< turns in a row, behind other messages
+  std::optional<std::uint64_t> busy_with;  ///< host work that ends with this message
+  std::uint64_t works = 0;                 ///< host works so far
+  std::shared_ptr<step_plan> held_plan;    ///< planned, launched when the host work ends
+  result_ptr held_result;                  ///< settled when the host work ends
   std::int64_t work_begin_ns = 0;
   std::int64_t rest_begin_ns = -1;  ///< since when no request is unfinished; -1: one is
   std::uint64_t messages = 0;       ///< of steps: sent here, and those a plan causes

@@ -25,9 +25,7 @@ played_clients_actor::behavior_type played_clients(played_clients_actor::pointer
     [player, rank](rank_up_atom, const scheduler_actor& scheduler) {
       player->rank_up(rank, scheduler);
     },
-    [player, rank](rank_down_atom, const std::string& why, bool) {
-      player->rank_down(rank, why);
-    },
+    [player, rank](rank_down_atom, const std::string& why, bool) { player->rank_down(rank, why); },
     [self](stop_atom) { self->quit(); },
     [](stats_atom) { return node_stats{}; },
     [player](wake_atom, std::uint64_t number) { player->answered(number); },
@@ -98,8 +96,8 @@ void scenario_player::start_ranks() {
       });
     if (has_deliveries)
       config.hooks.tap_gate = [this](caf::actor_system& system, const device_gate_actor& gate) {
-      return tap_gate(system, gate, &deliveries_);
-    };
+        return tap_gate(system, gate, &deliveries_);
+      };
     seat.supervisor =
       actors_.system().spawn(rank_supervisor, std::move(config), seat.gateway, &seat.doors);
   }
@@ -222,9 +220,9 @@ void scenario_player::take(std::int32_t rank, const chunk_batch& batch) {
     case finish_reason::resource: final.finish = scenario_finish::resource; break;
     default: {
       // Refused before it could start: rejected in the words of the language.
-      const bool is_refusal =
-        final.code == errc::invalid_argument || final.code == errc::context_length_exceeded ||
-        final.code == errc::draining || final.code == errc::queue_full;
+      const bool is_refusal = final.code == errc::invalid_argument ||
+                              final.code == errc::context_length_exceeded ||
+                              final.code == errc::draining || final.code == errc::queue_full;
       final.finish = is_refusal ? scenario_finish::rejected : scenario_finish::error;
     }
     }

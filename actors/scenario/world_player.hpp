@@ -43,7 +43,7 @@ private:
     gateway_actor gateway;
     played_clients_actor clients;  ///< the same
     supervisor_actor supervisor;
-    scheduler_actor scheduler;  ///< null while the rank is down
+    scheduler_actor scheduler;          ///< null while the rank is down
     std::vector<std::int32_t> waiting;  ///< requests for when it comes up again
   };
   /// A thing to be done at a time; equal times in the order they were noted.

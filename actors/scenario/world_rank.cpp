@@ -34,8 +34,7 @@ virtual_device_config device_of(const scenario_device& device, std::int32_t rank
   out.jitter_seed = interleaving;
   for (const auto& it : device.delays)
     if (const auto phase = device_phase(it.phase); phase && it.rank.value_or(rank) == rank)
-      out.delays.push_back(
-        {static_cast<std::uint64_t>(it.step.value_or(0)), *phase, ns(it.by_us)});
+      out.delays.push_back({static_cast<std::uint64_t>(it.step.value_or(0)), *phase, ns(it.by_us)});
   for (const auto& it : device.faults)
     if (const auto phase = device_phase(it.phase); phase && it.rank.value_or(rank) == rank)
       out.faults.push_back({static_cast<std::uint64_t>(it.step.value_or(1)), *phase,
@@ -247,8 +246,8 @@ void played_rank::on_settle(const step_result& done, const scheduler_core&) {
   has_suspect_ = has_suspect_ || done.code == errc::deadline_exceeded;
   std::vector<audit_row_result> results;
   for (std::size_t i = 0; !has_failed && i < done.sequences.size(); ++i)
-    results.push_back({done.widths.empty() ? 0 : done.widths[i],
-                       done.token_begin[i + 1] - done.token_begin[i]});
+    results.push_back(
+      {done.widths.empty() ? 0 : done.widths[i], done.token_begin[i + 1] - done.token_begin[i]});
   log_.settled(now_us(), rank_, step, has_failed, results, done.tokens);
   const auto index = log_.step_index(rank_, step);
   if (has_failed || index == no_index) return;
@@ -298,8 +297,8 @@ std::int64_t played_rank::host_ns(scenario_phase phase, std::int64_t us, step_id
       us += it.by_us;
   auto ns = us * ns_per_us;
   if (interleaving_ > 0 && it_.device.jitter_us > 0) {
-    const auto draw = split_mix64(interleaving_ * 7919 + step.value * 31 +
-                                  static_cast<std::uint64_t>(phase));
+    const auto draw =
+      split_mix64(interleaving_ * 7919 + step.value * 31 + static_cast<std::uint64_t>(phase));
     ns += static_cast<std::int64_t>(
       draw % static_cast<std::uint64_t>(it_.device.jitter_us * ns_per_us + 1));
   }

@@ -94,10 +94,10 @@ private:
   const scheduler_core* core_ = nullptr;
   const bubble_accountant* accountant_ = nullptr;
   const kv_pool* pool_ = nullptr;
-  std::map<std::int32_t, std::int64_t> submitted_us_;  ///< by request
+  std::map<std::int32_t, std::int64_t> submitted_us_;   ///< by request
   std::map<std::int32_t, std::vector<block_id>> held_;  ///< by request: in its table, or leased
-  std::size_t preempted_logged_ = 0;  ///< of what the core has gathered
-  std::int64_t busy_until_ns_ = 0;    ///< the host, with planning or settling
+  std::size_t preempted_logged_ = 0;                    ///< of what the core has gathered
+  std::int64_t busy_until_ns_ = 0;                      ///< the host, with planning or settling
   bool has_suspect_ = false;  ///< a step timed out: what it may touch is in quarantine
   std::int64_t last_decode_us_ = -1, decode_gap_us_ = 0;
 };

@@ -32,8 +32,8 @@ hash_script script_of(const scenario_request& request, std::vector<token_id> pro
   out.stop_after = request.stop_after;
   out.accept = request.accept;
   out.confidence.assign(request.confidence.begin(), request.confidence.end());
-  if (request.grammar) out.grammar = hash_grammar{request.grammar->ends_after,
-                                                  request.grammar->dead_end_at};
+  if (request.grammar)
+    out.grammar = hash_grammar{request.grammar->ends_after, request.grammar->dead_end_at};
   return out;
 }
 
@@ -55,7 +55,8 @@ void scenario_player::note_script() {
     if (!holds_for(it.only_for, it_.settings)) continue;
     if (it.when.after) after_asks_.push_back(i);
     // Behind what happens at that moment: one microsecond is shorter than anything played.
-    if (it.when.at_us) at(*it.when.at_us, [this, i] { at(now_us(), [this, i] { ask_expectation(i); }); });
+    if (it.when.at_us)
+      at(*it.when.at_us, [this, i] { at(now_us(), [this, i] { ask_expectation(i); }); });
   }
 }
 
@@ -217,9 +218,8 @@ void scenario_player::do_verb(const preempt_verb& verb) {
 }
 
 void scenario_player::do_verb(const pause_verb&) {
-  order_all({.what = scheduler_order::verb::pause}, [this] {
-    outcome_.log.happened(now_us(), scenario_event_kind::paused);
-  });
+  order_all({.what = scheduler_order::verb::pause},
+            [this] { outcome_.log.happened(now_us(), scenario_event_kind::paused); });
 }
 
 void scenario_player::do_verb(const resume_verb&) {
@@ -276,8 +276,8 @@ void scenario_player::do_verb(const set_verb& verb) {
   if (!verb.policy && !verb.vote) return;
   scheduler_order what;
   what.what = scheduler_order::verb::set_policy;
-  what.policy = policy_of(verb.policy.value_or(it_.engine.policy),
-                          verb.vote.value_or(it_.engine.vote));
+  what.policy =
+    policy_of(verb.policy.value_or(it_.engine.policy), verb.vote.value_or(it_.engine.vote));
   order_all(what, {});
 }
 

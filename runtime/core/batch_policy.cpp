@@ -1,5 +1,7 @@
 #include "runtime/core/batch_policy.hpp"
 
+#include "runtime/core/mutant.hpp"
+
 #include <algorithm>
 #include <tuple>
 
@@ -12,7 +14,8 @@ std::int64_t chunk_width(std::int64_t rest, std::int64_t chunk_size, std::int64_
 
 void choose_decodes(std::vector<decode_candidate>& candidates, std::int64_t tokens) {
   std::int64_t wanted = 0;
-  for (const auto& it : candidates) wanted += it.width;
+  // Drafts not charged to the budget.
+  for (const auto& it : candidates) wanted += mutant(12) ? 1 : it.width;
   if (wanted <= tokens) return;
   std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
     return std::tie(a.planned, a.order) < std::tie(b.planned, b.order);

@@ -67,7 +67,7 @@ private:
   std::int64_t promised_ = 0;
   std::int64_t held_slots_ = 0;
   std::int64_t parked_slots_ = 0;
-  std::deque<parked_entry> parked_;    ///< fences do not fall
+  std::deque<parked_entry> parked_;     ///< fences do not fall
   std::deque<block_id> parked_blocks_;  ///< of all entries, in their order
 };
 

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "runtime/base/check.hpp"
+#include "runtime/core/mutant.hpp"
 
 namespace deepinfer {
 namespace {
@@ -102,6 +103,7 @@ void kv_pool::publish(const prefix_entries& entries) {
 bool kv_pool::is_hit(const prefix_match& match, prefix_hit& hit, std::vector<block_move>& moves) {
   if (match.found == prefix_found::in_block) {
     auto& refs = block_refs_[index_of(match.block)];
+    if (mutant(13) && refs > 0) --refs;  // a shared block counted once
     if (++refs == 1) index_.hold(match.block);
     hit.blocks.push_back(match.block);
     if (match.pending != step_id{}) {

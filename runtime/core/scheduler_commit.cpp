@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/base/check.hpp"
+#include "runtime/core/mutant.hpp"
 #include "runtime/core/scheduler_core.hpp"
 
 namespace deepinfer {
@@ -23,7 +24,7 @@ void scheduler_core::commit(step_plan& out) {
     // Read before the row takes its new place.
     const auto source =
       source_of(pick.sequence->last, pick.kind, pick.sequence->ledger.epoch(), newest);
-    out.sources.push_back(source);
+    out.sources.push_back(mutant(3) && source > 0 ? source - 1 : source);  // remap off by one
     ++(source == from_fresh  ? totals_.fresh_rows
        : source == from_slot ? totals_.slot_rows
                              : totals_.row_rows);
@@ -37,7 +38,8 @@ void scheduler_core::commit(step_plan& out) {
   prefill_run_ = has_prefill && !has_decode && any_decodes ? prefill_run_ + 1 : 0;
   decode_run_ = has_prefill ? 0 : decode_run_ + 1;
   out.total_width = total_width(out);
-  if (out.kind == step_kind::decode) out.bucket = bucket_for(config_.graph_buckets, out.total_width);
+  if (out.kind == step_kind::decode)
+    out.bucket = bucket_for(config_.graph_buckets, out.total_width);
   std::swap(out.moves, moves_);
   record.tokens = out.kind == step_kind::decode ? out.total_width : 0;
   ++launched_;
@@ -89,12 +91,11 @@ void scheduler_core::commit_row(step_plan& out, const row_pick& pick, launched_s
   out.yields_min.push_back(yields ? 1 : 0);
   out.gated.push_back(is_gated ? 1 : 0);
   if (is_first)
-    out.starts.push_back({sequence.lease.slot(), sequence.id(), ledger.epoch(),
-                          static_cast<std::int32_t>(sequence.prompt_tokens()),
-                          static_cast<std::int32_t>(ledger.emitted()),
-                          static_cast<std::int32_t>(position),
-                          static_cast<std::int32_t>(sequence.stop.limit()),
-                          sequence.request.params});
+    out.starts.push_back(
+      {sequence.lease.slot(), sequence.id(), ledger.epoch(),
+       static_cast<std::int32_t>(sequence.prompt_tokens()),
+       static_cast<std::int32_t>(ledger.emitted()), static_cast<std::int32_t>(position),
+       static_cast<std::int32_t>(sequence.stop.limit()), sequence.request.params});
 
   ledger.launch(
     {out.step, ledger.epoch(), pick.kind, pick.width, out.yields_max.back(), out.yields_min.back()},
@@ -108,7 +109,8 @@ void scheduler_core::commit_row(step_plan& out, const row_pick& pick, launched_s
   record.masks.push_back(is_chunk ? 1 : pick.width);
   // Whoever is launched behind this step may read the blocks it completes.
   if (is_chunk && config_.prefix_cache)
-    publish(sequence, ledger.next_position() / config_.block_size, out.step);
+    publish(sequence, ledger.next_position() / config_.block_size,
+            mutant(7) ? step_id{} : out.step);  // published for good before it has settled
   retire_if_foreseen(sequence);
 }
 
@@ -140,7 +142,9 @@ void scheduler_core::start(sequence_state& sequence) {
 // The fewest tokens in flight decide, not the most: a guess must not end a sequence early.
 void scheduler_core::retire_if_foreseen(sequence_state& sequence) {
   const auto& ledger = sequence.ledger;
-  if (ledger.emitted() + ledger.inflight_min() < sequence.stop.limit()) return;
+  // An end foreseen by the most that may be in flight.
+  if (mutant(17) && ledger.emitted() + ledger.inflight_max() < sequence.stop.limit()) return;
+  if (!mutant(17) && ledger.emitted() + ledger.inflight_min() < sequence.stop.limit()) return;
   leave_running(sequence);
   sequence.phase = sequence_phase::retiring;
   retiring_.push_back(&sequence);

@@ -44,7 +44,7 @@ struct scheduler_policy {
   bool priority_preempts = false;  ///< may who waits displace who runs with a lower priority
   /// A rank with a larger share of its blocks in use starts nobody while rows decode.
   double used_share_max = 1.0;
-  std::int32_t min_decode_gap = 0;  ///< decode steps between prefill steps, while rows decode
+  std::int32_t min_decode_gap = 0;   ///< decode steps between prefill steps, while rows decode
   std::int32_t max_prefill_run = 0;  ///< most prefill steps in a row while rows decode; 0: no bound
   bool stop_in_reasoning = true;     ///< do stop strings apply before the end of reasoning
 };
@@ -71,7 +71,7 @@ struct scheduler_config {
   bool mixed_steps = false;        ///< may a step hold prefill and decode rows together
   std::int32_t max_queued = 4096;  ///< most requests waiting to start
   bool prefix_cache = false;
-  std::int32_t resume_stride = 1;           ///< every so many blocks of a prefix can be gone on from
+  std::int32_t resume_stride = 1;  ///< every so many blocks of a prefix can be gone on from
   std::vector<std::int32_t> graph_buckets;  ///< decode steps are padded to the smallest that fits
   scheduler_policy policy;
 };
@@ -87,9 +87,9 @@ struct scheduler_helpers {
 
 /// What the core has to say since it was last asked. Vectors keep their capacity when reused.
 struct scheduler_outbox {
-  chunk_batch chunks;             ///< to the gateway
-  lease_return leases;            ///< to the release collector
-  kv_reserve want;                ///< to the allocator
+  chunk_batch chunks;              ///< to the gateway
+  lease_return leases;             ///< to the release collector
+  kv_reserve want;                 ///< to the allocator
   std::vector<sample_gate> gates;  ///< to the worker, of launched steps
   std::vector<seq_id> preempted;   ///< for those who watch
   /// `leases` must be sent: it has entries, or a fence of earlier ones has settled.
@@ -98,8 +98,8 @@ struct scheduler_outbox {
   bool has_chunks() const { return !chunks.chunks.empty(); }
   bool has_leases() const { return leases_due; }
   bool has_want() const {
-    return want.must_answer || want.blocks > 0 || want.slots > 0 || want.evict > 0 || !want.lookups.empty() ||
-           !want.publish.blocks.empty() || !want.retract.empty();
+    return want.must_answer || want.blocks > 0 || want.slots > 0 || want.evict > 0 ||
+           !want.lookups.empty() || !want.publish.blocks.empty() || !want.retract.empty();
   }
 };
 
@@ -117,9 +117,9 @@ struct scheduler_stats {
   std::int64_t credit_slots = 0;
   std::int64_t owed_blocks = 0;  ///< asked for, not granted yet
   std::int64_t owed_slots = 0;
-  std::int64_t table_blocks = 0;  ///< in the block tables of sequences, shared ones once
-  std::int64_t held_slots = 0;    ///< by started sequences
-  std::int64_t leases = 0;        ///< blocks and slots that launched steps may touch
+  std::int64_t table_blocks = 0;       ///< in the block tables of sequences, shared ones once
+  std::int64_t held_slots = 0;         ///< by started sequences
+  std::int64_t leases = 0;             ///< blocks and slots that launched steps may touch
   std::int64_t oldest_queued_us = -1;  ///< arrival of the head of the queue; -1: none waits
 
   std::uint64_t steps = 0;            ///< launched so far

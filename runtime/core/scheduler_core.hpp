@@ -267,8 +267,8 @@ private:
   std::int64_t claimed_ = 0;       ///< blocks that decode rows wait for
   bool lacks_room_ = false;        ///< somebody lacked blocks in the last plan
   bool has_made_room_ = false;     ///< the last plan, having nothing to launch
-  std::vector<block_move> moves_;        ///< for the next step
-  std::uint64_t index_stamp_ = 0;        ///< grows with everything the prefix index learns
+  std::vector<block_move> moves_;  ///< for the next step
+  std::uint64_t index_stamp_ = 0;  ///< grows with everything the prefix index learns
 
   std::array<step_id, depth_limit> failed_{};  ///< newest failed steps
   std::size_t failures_ = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/check.hpp"
+#include "runtime/core/mutant.hpp"
 #include "runtime/core/scheduler_core.hpp"
 
 namespace deepinfer {
@@ -136,9 +137,11 @@ std::int32_t scheduler_core::decode_width(const sequence_state& sequence) const 
 
 std::int32_t scheduler_core::decode_need(const sequence_state& sequence, std::int32_t width) const {
   const auto& ledger = sequence.ledger;
-  return blocks_missing(sequence,
-                        reserve_tokens(ledger.committed(), ledger.inflight_widths() + width,
-                                       config_.draft_overhang));
+  // Reserved without what is in flight.
+  if (mutant(2)) return blocks_missing(sequence, ledger.committed() + width);
+  return blocks_missing(
+    sequence,
+    reserve_tokens(ledger.committed(), ledger.inflight_widths() + width, config_.draft_overhang));
 }
 
 void scheduler_core::pick_decodes(room& left) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "runtime/base/check.hpp"
+#include "runtime/core/mutant.hpp"
 #include "runtime/core/scheduler_core.hpp"
 
 namespace deepinfer {
@@ -50,7 +51,7 @@ bool scheduler_core::is_picked(const sequence_state& sequence) const {
 // room and is the least safe of all gives way itself, unless it is alone [I56].
 bool scheduler_core::may_displace(const sequence_state& victim,
                                   const sequence_state& requester) const {
-  if (!victim.has_emitted || is_picked(victim)) return false;
+  if ((!victim.has_emitted && !mutant(9)) || is_picked(victim)) return false;  // 9: no progress
   if (requester.phase == sequence_phase::queued)
     return config_.policy.priority_preempts &&
            victim.place.falling_priority > requester.place.falling_priority;
@@ -74,8 +75,8 @@ sequence_state* scheduler_core::next_victim(const sequence_state& requester) con
 void scheduler_core::want_room(std::int64_t blocks, room& left, const sequence_state& requester) {
   lacks_room_ = true;
   // A slot that is free, parked or a retiring sequence's will do: it only has to be waited for.
-  const bool lacks_slot = left.slots <= 0 && book_.free_slots() <= 0 &&
-                          book_.parked_slots() == 0 && retiring_.empty();
+  const bool lacks_slot =
+    left.slots <= 0 && book_.free_slots() <= 0 && book_.parked_slots() == 0 && retiring_.empty();
   const bool lacks_place =
     requester.phase == sequence_phase::queued && (left.active <= 0 || lacks_slot);
   const bool is_start = requester.phase == sequence_phase::queued;
@@ -116,6 +117,8 @@ void scheduler_core::take_away(sequence_state& sequence) {
 // A new life: all ids it knows are computed again.
 void scheduler_core::queue_again(sequence_state& sequence) {
   sequence.phase = sequence_phase::queued;
+  // Its place in the queue lost.
+  if (mutant(16)) sequence.place.arrival = ++arrivals_;
   sequence.fill_end = sequence.ledger.known();
   sequence.lookup = lookup_state::none;
   sequence.waits_first = sequence.waits_last = {};
@@ -139,8 +142,8 @@ void scheduler_core::preempt_all() {
 }
 
 // Nothing flies, nothing could be planned, and nobody will give anything back. Cached blocks that
-// queued sequences keep for their start go first, those of the last in the queue; then who is least safe, whatever it has emitted;
-// and who is alone and still lacks room can never have it [I56].
+// queued sequences keep for their start go first, those of the last in the queue; then who is least
+// safe, whatever it has emitted; and who is alone and still lacks room can never have it [I56].
 void scheduler_core::break_stall() {
   if (in_flight() > 0 || !lacks_room_ || shortfall_ > 0 || book_.promised() > 0) return;
   has_made_room_ = true;
@@ -155,8 +158,8 @@ void scheduler_core::break_stall() {
   sequence_chunk chunk;
   chunk.sequence = last->id();
   chunk.first_output = static_cast<std::int32_t>(last->ledger.emitted());
-  end_with_error(*last, errc::no_blocks,
-                 "the sequence has grown beyond the KV blocks of its rank", std::move(chunk));
+  end_with_error(*last, errc::no_blocks, "the sequence has grown beyond the KV blocks of its rank",
+                 std::move(chunk));
 }
 
 // Its ids alone, outputs of an earlier life included, need more blocks than there are [I56].

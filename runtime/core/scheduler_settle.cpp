@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/check.hpp"
+#include "runtime/core/mutant.hpp"
 #include "runtime/core/scheduler_core.hpp"
 
 namespace deepinfer {
@@ -87,7 +88,8 @@ void scheduler_core::settle_row(sequence_state& sequence, const step_result& res
   DI_CHECK(given <= launched.yields_max, "row {} of step {} gave {} tokens, expected {}..{}", row,
            result.step.value, given, launched.yields_min, launched.yields_max);
   if (sequence.phase == sequence_phase::ended) return settle_ended_row(sequence, given);
-  const bool is_stale = epoch != sequence.ledger.epoch();
+  // No check of the epoch.
+  const bool is_stale = !mutant(4) && epoch != sequence.ledger.epoch();
   // Of an earlier life: its tokens are computed again, unless they are to be delivered.
   if (is_stale && sequence.phase != sequence_phase::preempted)
     return sequence.ledger.drop(result.step);
@@ -156,18 +158,17 @@ void scheduler_core::go_on(sequence_state& sequence, const step_result& result, 
     return queue_again(sequence);
   }
   return_surplus(sequence);
-  if (config_.prefix_cache)
-    publish(sequence, sequence.ledger.committed() / config_.block_size, {});
+  if (config_.prefix_cache) publish(sequence, sequence.ledger.committed() / config_.block_size, {});
   // Accepted drafts may have brought the end into sight.
-  if (sequence.phase == sequence_phase::running) retire_if_foreseen(sequence);
+  if (!mutant(6) && sequence.phase == sequence_phase::running) retire_if_foreseen(sequence);
 }
 
 void scheduler_core::count_tokens(const ledger_row& launched, const step_result& result,
                                   std::int32_t row, std::int64_t kept, std::int64_t given) {
   totals_.emitted_tokens += static_cast<std::uint64_t>(kept);
   if (launched.kind == row_kind::prefill) return;
-  const auto width = result.widths.empty() ? launched.width
-                                           : result.widths[static_cast<std::size_t>(row)];
+  const auto width =
+    result.widths.empty() ? launched.width : result.widths[static_cast<std::size_t>(row)];
   totals_.draft_tokens += static_cast<std::uint64_t>(std::max(0, width - 1));
   totals_.accepted_tokens += static_cast<std::uint64_t>(std::min(kept, given - 1));
 }
@@ -221,7 +222,7 @@ void scheduler_core::compute_again(sequence_state& sequence) {
 
 // Who was to read blocks that the failed step should have written has nothing to stand on.
 void scheduler_core::fail_dependents(step_id failed) {
-  if (!config_.prefix_cache) return;
+  if (!config_.prefix_cache || mutant(19)) return;  // 19: what a failed step wrote keeps its name
   outbox_.want.retract.push_back(failed);
   failed_[failures_++ % failed_.size()] = failed;
   ++index_stamp_;

@@ -1,6 +1,7 @@
 #include "runtime/core/seq_ledger.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/core/mutant.hpp"
 
 namespace deepinfer {
 
@@ -72,7 +73,9 @@ bool seq_ledger::settle(step_id step, std::int64_t kept) {
   DI_CHECK(0 <= kept, "{} tokens kept", kept);
   DI_CHECK(kept <= oldest.yields_max, "{} tokens kept, step {} yields at most {}", kept, step.value,
            oldest.yields_max);
-  committed_ += oldest.kind == row_kind::prefill ? oldest.width : kept;
+  // Mutant: the width is committed, not what was kept.
+  const bool takes_width = oldest.kind == row_kind::prefill || mutant(15);
+  committed_ += takes_width ? oldest.width : kept;
   known_ += kept;
   DI_CHECK(committed_ <= known_, "{} committed, {} known", committed_, known_);
   check_sums();

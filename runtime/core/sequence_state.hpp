@@ -69,14 +69,14 @@ struct sequence_state {
   stop_rule stop;
   std::vector<token_id> outputs;
   sequence_lease lease;
-  std::uint64_t started = 0;    ///< how many starts were before its newest; 0: never
-  last_place last;              ///< remap
-  bool has_emitted = false;     ///< since it last came back [I57]
-  std::int32_t retries = 0;     ///< failed steps in a row
+  std::uint64_t started = 0;  ///< how many starts were before its newest; 0: never
+  last_place last;            ///< remap
+  bool has_emitted = false;   ///< since it last came back [I57]
+  std::int32_t retries = 0;   ///< failed steps in a row
   finish_reason ended_by = finish_reason::none;
 
   lookup_state lookup = lookup_state::none;
-  std::uint64_t lookup_stamp = 0;  ///< of the index, when it was asked
+  std::uint64_t lookup_stamp = 0;   ///< of the index, when it was asked
   step_id waits_first, waits_last;  ///< launched steps that write its cached blocks
   publish_state published;
 

@@ -11,12 +11,12 @@ namespace deepinfer {
 
 /// What the rules look at.
 struct victim_candidate {
-  std::int64_t priority = 0;     ///< higher: more important
-  std::uint64_t arrival = 0;     ///< unique
-  std::int64_t outputs = 0;      ///< emitted
-  std::int64_t recompute = 0;    ///< tokens that would have to be computed again
-  std::int64_t blocks = 0;       ///< gained if it goes
-  std::int32_t references = 0;   ///< launched steps that name it
+  std::int64_t priority = 0;    ///< higher: more important
+  std::uint64_t arrival = 0;    ///< unique
+  std::int64_t outputs = 0;     ///< emitted
+  std::int64_t recompute = 0;   ///< tokens that would have to be computed again
+  std::int64_t blocks = 0;      ///< gained if it goes
+  std::int32_t references = 0;  ///< launched steps that name it
 };
 
 /// Does `a` go before `b`? A strict order: no two candidates with different arrivals are equal.

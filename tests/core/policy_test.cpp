@@ -90,8 +90,9 @@ TEST_CASE("the queue goes by priority, then by arrival") {
   CHECK(queue.size() == 4);
 }
 
-TEST_CASE("a shared block is counted once, and what waits behind a fence is promised until it settles "
-          "[I07][I14]") {
+TEST_CASE(
+  "a shared block is counted once, and what waits behind a fence is promised until it settles "
+  "[I07][I14]") {
   block_book book(10, 2);
   const std::vector<block_id> a{{1}, {2}, {3}}, b{{2}, {3}, {4}};
   for (const auto block : a) book.enter(block);
@@ -140,8 +141,10 @@ TEST_CASE("prefill and decode steps are bounded both ways, and the smallest buck
 }
 
 TEST_CASE("who gives way: each rule has a strict order, equals go by arrival") {
-  const victim_candidate old{.priority = 2, .arrival = 1, .outputs = 9, .recompute = 30, .blocks = 3};
-  const victim_candidate young{.priority = 1, .arrival = 2, .outputs = 4, .recompute = 20, .blocks = 1};
+  const victim_candidate old{
+    .priority = 2, .arrival = 1, .outputs = 9, .recompute = 30, .blocks = 3};
+  const victim_candidate young{
+    .priority = 1, .arrival = 2, .outputs = 4, .recompute = 20, .blocks = 1};
   CHECK(goes_first(victim_rule::youngest, young, old));
   CHECK(goes_first(victim_rule::longest_output, old, young));
   CHECK(goes_first(victim_rule::lowest_priority, young, old));

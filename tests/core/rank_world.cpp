@@ -97,8 +97,8 @@ void rank_world::check_blocks(const step_plan& plan, std::size_t row) {
     table.push_back(block);
   }
   const auto* sequence = core_.find(id);
-  if (!sequence) return require(false, "step {} names unknown sequence {}", plan.step.value,
-                                id.value);
+  if (!sequence)
+    return require(false, "step {} names unknown sequence {}", plan.step.value, id.value);
   const auto overhang = plan.yields_max[row] > 0 ? config_.draft_overhang : 0;
   const auto need = plan.positions[row] + plan.widths[row] + overhang;
   peak_reserve = std::max<std::int64_t>(peak_reserve, need);
@@ -132,10 +132,11 @@ void rank_world::check_row(const step_plan& plan, std::size_t row) {
           plan.step.value);
   const auto limit = output_limit(static_cast<std::int64_t>(view.request.prompt->size()),
                                   view.request.params->max_tokens, config_.max_model_len);
-  require(static_cast<std::int64_t>(view.got.size()) + view.inflight_min < limit,
-          "[I40] step {}: sequence {} is launched past its foreseen end: {} outputs, {} at least in "
-          "flight, {} wanted",
-          plan.step.value, view.request.sequence.value, view.got.size(), view.inflight_min, limit);
+  require(
+    static_cast<std::int64_t>(view.got.size()) + view.inflight_min < limit,
+    "[I40] step {}: sequence {} is launched past its foreseen end: {} outputs, {} at least in "
+    "flight, {} wanted",
+    plan.step.value, view.request.sequence.value, view.got.size(), view.inflight_min, limit);
   view.inflight_min += plan.yields_min[row];
   view.inflight_max += plan.yields_max[row];
   ++view.launches;
@@ -178,155 +179,6 @@ bool rank_world::launch() {
   return true;
 }
 
-void rank_world::read_prefix(const step_plan& plan, const device_slot& slot) {
-  auto& view = views_.at(slot.sequence.value);
-  for (std::int64_t p = 0; p < slot.length; ++p) {
-    const auto ordinal = static_cast<std::size_t>(p / config_.block_size);
-    if (ordinal >= slot.table.size())
-      return require(false, "[I10] step {} reads position {} of a table of {}", plan.step.value, p,
-                     slot.table.size());
-    const auto& it = cells_[static_cast<std::size_t>(
-      slot.table[ordinal].value * config_.block_size + p % config_.block_size)];
-    truth(view, p);
-    require(it.position == p && it.chain == view.chains[static_cast<std::size_t>(p)],
-            "[I17][I32] step {}: block {} holds position {} chain {:#x}, sequence {} wants {}: "
-            "{:#x}",
-            plan.step.value, slot.table[ordinal].value, it.position, it.chain, slot.sequence.value,
-            p, view.chains[static_cast<std::size_t>(p)]);
-  }
-}
-
-void rank_world::write(const step_plan& plan, device_slot& slot, std::int64_t position,
-                       token_id id) {
-  require(0 <= id && id < vocab, "[I27] step {} is fed id {}", plan.step.value, id);
-  require(position <= config_.max_model_len - 2, "[I11] step {} writes position {}",
-          plan.step.value, position);
-  const auto ordinal = static_cast<std::size_t>(position / config_.block_size);
-  if (ordinal >= slot.table.size())
-    return require(false, "[I10] step {} writes position {} of a table of {}", plan.step.value,
-                   position, slot.table.size());
-  const auto block = slot.table[ordinal];
-  require(pool_.references(block) > 0, "[I17] step {} writes free block {}", plan.step.value,
-          block.value);
-  auto before = mix(seed_);
-  if (position > 0) {
-    const auto p = position - 1;
-    const auto& last = cells_[static_cast<std::size_t>(
-      slot.table[static_cast<std::size_t>(p / config_.block_size)].value * config_.block_size +
-      p % config_.block_size)];
-    before = last.chain;
-  }
-  cells_[static_cast<std::size_t>(block.value * config_.block_size +
-                                  position % config_.block_size)] = {position,
-                                                                     next_chain(before, id)};
-  written_end = std::max(written_end, position + 1);
-}
-
-std::vector<token_id> rank_world::row_ids(const step_plan& plan, std::size_t row,
-                                          const device_slot& slot) {
-  const auto source = plan.sources[row];
-  if (source == from_fresh) {
-    const auto ids = plan.row_tokens(static_cast<std::int32_t>(row));
-    return {ids.begin(), ids.end()};
-  }
-  const bool in_newest =
-    sampled_step_ + 1 == plan.step.value && source < static_cast<std::int32_t>(sampled_.size());
-  require(source == from_slot || in_newest, "[I26] step {} names row {} of step {}",
-          plan.step.value, source, sampled_step_);
-  if (source >= 0 && in_newest) {
-    const auto& from = sampled_[static_cast<std::size_t>(source)];
-    require(from.last == slot.last && from.drafts == slot.drafts,
-            "[I26][I29] step {}: row gives id {}, the slot {}", plan.step.value, from.last,
-            slot.last);
-  }
-  std::vector<token_id> ids{slot.last};
-  const auto drafts = std::min(slot.drafts.size(), static_cast<std::size_t>(plan.widths[row] - 1));
-  ids.insert(ids.end(), slot.drafts.begin(), slot.drafts.begin() + std::ptrdiff_t(drafts));
-  return ids;
-}
-
-void rank_world::make_drafts(request_view& view, device_slot& slot) {
-  const auto accept = view.accept[slot.decode_rows % view.accept.size()];
-  slot.drafts.clear();
-  for (std::int32_t i = 0; i < config_.num_drafts; ++i) {
-    const auto right = truth(view, slot.length + 1 + i);
-    slot.drafts.push_back(i < accept ? right : word(mix(static_cast<std::uint64_t>(right) + 1)));
-  }
-}
-
-std::vector<token_id> rank_world::run_row(const step_plan& plan, std::size_t row,
-                                          device_slot& slot) {
-  const auto id = plan.sequences[row];
-  require(slot.sequence == id && slot.epoch == plan.epochs[row],
-          "[I17] step {}: slot {} is of sequence {}, not {}", plan.step.value,
-          plan.slots[row].value, slot.sequence.value, id.value);
-  const bool is_chunk = plan.sources[row] == from_fresh;
-  require(is_chunk ? plan.positions[row] == slot.length : plan.positions[row] >= slot.length,
-          "[I05][I33] step {} plans position {}, the device is at {}", plan.step.value,
-          plan.positions[row], slot.length);
-  auto ordinal = static_cast<std::size_t>(plan.table_begin[row]);
-  for (const auto block : plan.row_blocks(static_cast<std::int32_t>(row))) {
-    require(ordinal == slot.table.size(), "[I25] ordinal {} of a table of {} is written", ordinal,
-            slot.table.size());
-    slot.table.push_back(block);
-    ++ordinal;
-  }
-  auto& view = views_.at(id.value);
-  read_prefix(plan, slot);
-  const auto ids = row_ids(plan, row, slot);
-  for (std::size_t i = 0; i < ids.size(); ++i)
-    write(plan, slot, slot.length + static_cast<std::int64_t>(i), ids[i]);
-  if (is_chunk) slot.length += std::ssize(ids);
-  if (plan.yields_max[row] == 0) return {};
-  std::vector<token_id> given;
-  if (is_chunk) {
-    given.push_back(truth(view, slot.length));
-  } else {
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      given.push_back(truth(view, slot.length + 1));
-      ++slot.length;
-      if (i + 1 < ids.size() && ids[i + 1] != given.back()) break;
-    }
-    ++slot.decode_rows;
-  }
-  slot.last = given.back();
-  make_drafts(view, slot);
-  for (std::int32_t i = 0; i < config_.draft_overhang; ++i)
-    if (slot.length + i <= config_.max_model_len - 2)
-      write(plan, slot, slot.length + i, truth(view, slot.length + i));
-  return given;
-}
-
-void rank_world::run(const launched& step, step_result& result) {
-  const auto& plan = step.plan;
-  for (const auto& start : plan.starts) {
-    auto& slot = slots_.at(static_cast<std::size_t>(start.slot.value));
-    slot = {};
-    slot.sequence = start.sequence;
-    slot.epoch = start.epoch;
-    slot.length = start.position;
-  }
-  std::vector<sampled_row> sampled;
-  result.drafts_per_row = config_.num_drafts;
-  for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
-    auto& slot = slots_.at(static_cast<std::size_t>(plan.slots[i].value));
-    const auto given = run_row(plan, i, slot);
-    require(slot.table == step.tables[i], "[I25] step {}: device table of row {} differs",
-            plan.step.value, i);
-    sampled.push_back({given.empty() ? -1 : given.back(), slot.drafts});
-    result.sequences.push_back(plan.sequences[i]);
-    result.epochs.push_back(plan.epochs[i]);
-    result.widths.push_back(plan.widths[i]);
-    result.tokens.insert(result.tokens.end(), given.begin(), given.end());
-    result.token_begin.push_back(static_cast<std::int32_t>(result.tokens.size()));
-    auto drafts = slot.drafts;
-    drafts.resize(static_cast<std::size_t>(config_.num_drafts), given.empty() ? -1 : 0);
-    result.drafts.insert(result.drafts.end(), drafts.begin(), drafts.end());
-  }
-  sampled_ = std::move(sampled);
-  sampled_step_ = plan.step.value;
-}
-
 void rank_world::complete(errc code) {
   auto step = std::move(flying_.front());
   flying_.pop_front();
@@ -362,8 +214,8 @@ void rank_world::check_gains(const launched& step, const step_result& result,
     const bool is_over = before[i].finals > 0;
     require(gained <= (is_over ? 0 : given), "[I41] step {} gave row {} {} tokens, {} left",
             settled_, i, given, gained);
-    const bool must_gain = !is_over && view.finals == 0 && view.preemptions == 0 &&
-                           !view.had_failure;
+    const bool must_gain =
+      !is_over && view.finals == 0 && view.preemptions == 0 && !view.had_failure;
     require(!must_gain || gained == given,
             "[I41] step {} gave row {} {} tokens, {} left at its settle", settled_, i, given,
             gained);
@@ -499,8 +351,8 @@ void rank_world::audit() {
     for (const auto& entry : message.leases.entries) add(entry);
   for (const auto& message : to_pool_) add(message);
   for (const auto& message : grants_) add(message);
-  require(config_.prefix_cache || blocks == config_.num_kv_blocks, "[I12] {} blocks of {} after step {}", blocks,
-          config_.num_kv_blocks, settled_);
+  require(config_.prefix_cache || blocks == config_.num_kv_blocks,
+          "[I12] {} blocks of {} after step {}", blocks, config_.num_kv_blocks, settled_);
   require(slots == config_.state_slots, "[I12] {} slots of {} after step {}", slots,
           config_.state_slots, settled_);
   require(s.running <= config_.max_num_seqs, "[I07] {} active sequences", s.running);

@@ -60,8 +60,8 @@ struct request_view {
   std::int32_t preemptions = 0;
   std::int32_t launches = 0;
   std::int32_t overrun_rows = 0;
-  std::uint64_t first_yield_step = 0;  ///< step that gives the first token
-  std::uint64_t first_token_step = 0;  ///< settled step whose batch held the first token
+  std::uint64_t first_yield_step = 0;         ///< step that gives the first token
+  std::uint64_t first_token_step = 0;         ///< settled step whose batch held the first token
   std::vector<std::int32_t> accept{2, 0, 1};  ///< drafts that row j of an epoch accepts, cycling
   std::vector<token_id> ids;                  ///< what it must be, as far as anybody asked
   std::vector<std::uint64_t> chains;          ///< of these

@@ -74,7 +74,9 @@ TEST_CASE("many steps complete once each, in launch order, whatever fails [I01]"
     for (std::uint64_t step = 1; step <= steps; ++step) {
       auto work = std::make_shared<logged_work>(step, nullptr);
       work->has_failing_phase = step % 5 == 0;
-      work->failing_phase = static_cast<step_phase>(step / 5 % 4);
+      constexpr step_phase phases[] = {step_phase::copy_in, step_phase::forward, step_phase::sample,
+                                       step_phase::copy_out};
+      work->failing_phase = phases[step / 5 % 4];
       REQUIRE(launch_step(*run.dev, work, ticket{step}, completions::receive, &done));
       if (step % 3 != 0) continue;
       run.settle();

@@ -152,7 +152,8 @@ TEST_CASE("destroying a device with hanging work still completes every step") {
 TEST_CASE("jitter stays within its bound, repeats with its seed, and seed 0 has none") {
   const auto forward_times = [](std::uint64_t seed) {
     completions done;
-    virtual_device dev({.phase_ns = {0, 2 * ms, 0, 0, 0}, .jitter_ns = 1 * ms, .jitter_seed = seed});
+    virtual_device dev(
+      {.phase_ns = {0, 2 * ms, 0, 0, 0}, .jitter_ns = 1 * ms, .jitter_seed = seed});
     std::vector<std::int64_t> out;
     for (std::uint64_t step = 1; step <= 50; ++step) {
       launch(dev, step, done);
@@ -182,4 +183,30 @@ TEST_CASE("at equal times copy-in ends before compute, and compute before copy-o
   CHECK(log.lines() == std::vector<std::string>{"copy_in 1", "copy_in 2", "forward 1", "sample 1",
                                                 "copy_in 3", "forward 2", "sample 2", "copy_out 1",
                                                 "done 1"});
+}
+
+TEST_CASE("a step model is asked when a phase begins, and delays come on top") {
+  std::vector<std::pair<std::uint64_t, step_phase>> asked;
+  virtual_device_config config;
+  config.delays = {{2, step_phase::forward, 5 * ms}};
+  virtual_device* told = nullptr;
+  std::int64_t asked_at_ns = -1;
+  config.phase_time = [&](step_id step, step_phase phase) -> std::int64_t {
+    asked.emplace_back(step.value, phase);
+    if (step.value == 2 && phase == step_phase::forward) asked_at_ns = told->now_ns();
+    return phase == step_phase::forward ? static_cast<std::int64_t>(step.value) * 10 * ms : 1 * ms;
+  };
+  completions done;
+  virtual_device dev(config);
+  told = &dev;
+  launch(dev, 1, done);
+  launch(dev, 2, done);
+  dev.run_until_idle();
+  const auto records = done.so_far();
+  REQUIRE(records.size() == 2);
+  CHECK(records[0].times.end_ns[at(step_phase::forward)] == 11 * ms);
+  CHECK(asked_at_ns == 12 * ms);  // behind the sampling of step 1, not when it was launched
+  CHECK(records[1].times.end_ns[at(step_phase::forward)] == (12 + 20 + 5) * ms);
+  // Four phases of each step, each once.
+  CHECK(asked.size() == 8);
 }

@@ -316,6 +316,11 @@ TEST_CASE("every invariant that holds now is named by a test") {
     for (const auto& line : file.lines)
       if (line.find("[I") != std::string::npos) titles += line + "\n";
   }
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(DI_SOURCE_DIR) + "/tests/scenarios"))
+    for (const auto& line : lines_of(read_file(entry.path().string()).value()))
+      if (line.rfind("covers:", 0) == 0)
+        titles += std::regex_replace(line, std::regex("I\\d\\d"), "[$&]");
   static const std::regex id(R"(^\| (I\d\d) \|)");
   int invariants = 0;
   for (const auto& line : list) {
@@ -323,7 +328,7 @@ TEST_CASE("every invariant that holds now is named by a test") {
     if (!std::regex_search(line, match, id)) continue;
     ++invariants;
     if (titles.find("[" + match[1].str() + "]") == std::string::npos)
-      FAIL_CHECK(match[1].str() << " is in no test title");
+      FAIL_CHECK(match[1].str() << " is in no test title and no scenario");
   }
   CHECK(invariants >= 33);
 }
