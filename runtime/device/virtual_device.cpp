@@ -61,7 +61,9 @@ result<arena> virtual_device::make_arena(memory_kind, std::size_t bytes) {
 
 std::int64_t virtual_device::duration_ns(const stream_task& task) const {
   if (task.is_callback) return 0;
-  auto ns = config_.phase_ns[static_cast<std::size_t>(task.phase)];
+  auto ns = config_.phase_time ? config_.phase_time(task.step, task.phase)
+                               : config_.phase_ns[static_cast<std::size_t>(task.phase)];
+  DI_CHECK(ns >= 0, "step {} is to take {} ns in {}", task.step.value, ns, name_of(task.phase));
   for (const auto& delay : config_.delays)
     if (delay.phase == task.phase && (delay.step == 0 || delay.step == task.step.value))
       ns += delay.by_ns;

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct phase_fault {
 struct virtual_device_config {
   /// Nanoseconds of copy_in, forward, sample, sample_gated, copy_out.
   std::array<std::int64_t, step_phases> phase_ns{0, 2'000'000, 0, 0, 0};
+  /// Asked when a phase begins, instead of phase_ns: its nanoseconds, >= 0. Null: phase_ns holds.
+  std::function<std::int64_t(step_id, step_phase)> phase_time{};
   std::int64_t jitter_ns = 0;     ///< a phase takes up to this much longer
   std::uint64_t jitter_seed = 0;  ///< draws the jitter by step and phase; 0: none
   std::vector<phase_delay> delays{};

@@ -2,7 +2,8 @@
 /// node of this process, every step timed and its work counted. What `bench offline` measures.
 ///
 /// Phases never share a count: prefill is one request whose prompt runs in steps of nothing else
-/// and whose first token ends it; decode counts the decode steps of a batch alone. Each phase runs
+/// and whose first token ends it; decode counts the decode steps of a batch alone, whose requests
+/// are all there before the engine, paused until then, takes the first of them. Each phase runs
 /// once to warm up, then `repeats` times, with probes of the machine before and after each.
 /// Errors: bad_config where the sizes do not fit the node's or its trace, deadline_exceeded
 /// where the engine does not answer, and those of requests.
@@ -74,7 +75,7 @@ struct offline_phase {
   std::int32_t batch = 0;
   step_times steps;
   counted_work work;            ///< of all `steps`
-  sample_list request_seconds;  ///< from the first request sent to the last token got
+  sample_list request_seconds;  ///< from the start of the batch to the last token got
 };
 
 struct offline_result {
