@@ -25,7 +25,10 @@ kv_allocator_actor::behavior_type kv_allocator(pointer self, kv_pool_config conf
     },
     [self, &pool](const kv_release& done) {
       if (self->state.watch) self->state.watch->on_release(done, pool);
-      hand_over(self, pool.release(done));
+      auto granted = pool.release(done);
+      // What came back may have been kept in the cache while somebody waits for room: the scheduler
+      // looks again, and says by name what may be given up for it.
+      hand_over(self, std::move(granted), pool.owed_blocks() > 0);
     },
     [self, &pool](flush_atom) {
       hand_over(self, pool.flush());

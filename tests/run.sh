@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, runs the tests through ctest.
 #   ./tests/run.sh [--full] [--jobs N]
-#     --full   ten times the random tests, and every header compiled alone
+#     --full   ten times the random tests, every header compiled alone, and the table of mutants
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 full=0
@@ -35,3 +35,6 @@ fi
 for build in release asan; do
   ctest --test-dir build/$build --output-on-failure --parallel "$jobs"
 done
+
+# Each wrong decision must be found by a test.
+if [ "$full" = 1 ]; then ./tests/mutants/run.sh --jobs "$jobs"; fi

@@ -270,7 +270,10 @@ private:
   std::vector<block_move> moves_;  ///< for the next step
   std::uint64_t index_stamp_ = 0;  ///< grows with everything the prefix index learns
 
-  std::array<step_id, depth_limit> failed_{};  ///< newest failed steps
+  struct void_steps {
+    step_id first, last;  ///< 0: none
+  };
+  std::array<void_steps, depth_limit> failed_{};  ///< newest failed steps, with those behind them
   std::size_t failures_ = 0;
   std::uint64_t launched_ = 0;      ///< newest step launched
   std::uint64_t settled_ = 0;       ///< newest step settled

@@ -117,8 +117,6 @@ void scheduler_core::take_away(sequence_state& sequence) {
 // A new life: all ids it knows are computed again.
 void scheduler_core::queue_again(sequence_state& sequence) {
   sequence.phase = sequence_phase::queued;
-  // Its place in the queue lost.
-  if (mutant(16)) sequence.place.arrival = ++arrivals_;
   sequence.fill_end = sequence.ledger.known();
   sequence.lookup = lookup_state::none;
   sequence.waits_first = sequence.waits_last = {};

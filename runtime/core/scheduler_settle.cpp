@@ -220,14 +220,18 @@ void scheduler_core::compute_again(sequence_state& sequence) {
   queue_again(sequence);
 }
 
-// Who was to read blocks that the failed step should have written has nothing to stand on.
+// Who was to read blocks that the failed step should have written has nothing to stand on. Steps
+// launched behind it may have read them before: what those were to write is as void, and who waits
+// for it starts again.
 void scheduler_core::fail_dependents(step_id failed) {
-  if (!config_.prefix_cache || mutant(19)) return;  // 19: what a failed step wrote keeps its name
-  outbox_.want.retract.push_back(failed);
-  failed_[failures_++ % failed_.size()] = failed;
+  if (!config_.prefix_cache) return;
+  const step_id last{launched_};
+  for (auto step = failed.value; step <= last.value; ++step)
+    if (!mutant(19)) outbox_.want.retract.push_back({step});  // a failed step keeps its names
+  failed_[failures_++ % failed_.size()] = {failed, last};
   ++index_stamp_;
   for (auto* sequence : by_arrival([](const auto& it) { return it.waits_last.value > 0; })) {
-    if (failed < sequence->waits_first || sequence->waits_last < failed) continue;
+    if (last < sequence->waits_first || sequence->waits_last < failed) continue;
     if (sequence->phase == sequence_phase::queued)
       forget_hit(*sequence);
     else if (sequence->phase == sequence_phase::running ||

@@ -131,8 +131,8 @@ void scheduler_core::take_hit(const prefix_hit& hit) {
     found != sequences_.end() && found->second->phase == sequence_phase::queued &&
     found->second->lookup == lookup_state::asked && found->second->ledger.epoch() == hit.epoch;
   // An answer may have crossed the failure of a step that was to write the blocks.
-  const bool is_void = std::any_of(failed_.begin(), failed_.end(), [&](step_id step) {
-    return step.value > 0 && hit.pending_first <= step && step <= hit.pending_last;
+  const bool is_void = std::any_of(failed_.begin(), failed_.end(), [&](const auto& it) {
+    return it.first.value > 0 && hit.pending_first <= it.last && it.first <= hit.pending_last;
   });
   auto kept = is_wanted && !is_void ? std::ssize(hit.blocks) : 0;
   if (is_wanted) {
