@@ -70,6 +70,8 @@ function(di_tests folder)
   add_executable(${folder}_test ${sources} ${PROJECT_SOURCE_DIR}/tests/support/doctest_main.cpp)
   target_link_libraries(${folder}_test PRIVATE ${ARGN} doctest::doctest di_options)
   target_compile_definitions(${folder}_test PRIVATE DI_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  # What is tested is optimised as the product is; the tests themselves need not be, and build faster.
+  target_compile_options(${folder}_test PRIVATE -O1)
   doctest_discover_tests(${folder}_test TEST_PREFIX "${folder}: "
                          PROPERTIES TIMEOUT 1200 LABELS ${folder})
 endfunction()
