@@ -11,10 +11,10 @@ function(di_isa_sources list)
   endif()
 endfunction()
 
-# di_library(name folder PUBLIC ... PRIVATE ...): every .cpp below `folder` is in the target, so no
-# file can be forgotten. main.cpp is a program's, never a library's.
+# di_library(name folder PUBLIC ... PRIVATE ... PRECOMPILE ...): every .cpp below `folder` is in the
+# target, so no file can be forgotten. main.cpp is a program's, never a library's.
 function(di_library name folder)
-  cmake_parse_arguments(arg "" "" "PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "" "" "PUBLIC;PRIVATE;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   if(NOT sources)
@@ -25,6 +25,7 @@ function(di_library name folder)
   add_library(${name} STATIC ${sources})
   target_link_libraries(${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} di_options)
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  di_precompile(${name} ${arg_PRECOMPILE})
 endfunction()
 
 # di_protobuf(name pattern): generated code, compiled without our warnings.
@@ -60,18 +61,22 @@ function(di_program name main)
   target_link_libraries(${name} PRIVATE ${ARGN} di_options)
 endfunction()
 
-# di_tests(folder libraries...): one binary from tests/<folder>/*_test.cpp and tests/support, one
+# di_tests(folder libraries... [PRECOMPILE headers...]): one binary from tests/<folder>/*_test.cpp and tests/support, one
 # ctest per test case.
 function(di_tests folder)
+  cmake_parse_arguments(arg "" "" "PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*.cpp)
   if(NOT sources)
     return()
   endif()
   add_executable(${folder}_test ${sources} ${PROJECT_SOURCE_DIR}/tests/support/doctest_main.cpp)
-  target_link_libraries(${folder}_test PRIVATE ${ARGN} doctest::doctest di_options)
+  target_link_libraries(${folder}_test PRIVATE ${arg_UNPARSED_ARGUMENTS} doctest::doctest di_options)
   target_compile_definitions(${folder}_test PRIVATE DI_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   # What is tested is optimised as the product is; the tests themselves need not be, and build faster.
   target_compile_options(${folder}_test PRIVATE -O1)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/support/doctest_main.cpp PROPERTIES
+    SKIP_PRECOMPILE_HEADERS ON)
+  di_precompile(${folder}_test <doctest/doctest.h> ${arg_PRECOMPILE})
   doctest_discover_tests(${folder}_test TEST_PREFIX "${folder}: "
                          PROPERTIES TIMEOUT 1200 LABELS ${folder})
 endfunction()
