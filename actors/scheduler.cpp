@@ -127,6 +127,25 @@ void launch(pointer self, std::shared_ptr<step_plan> plan) {
   flush(self);
 }
 
+/// Books a settled step, and notes in its trace what the device waited for since the one before.
+void account(scheduler_state& state, step_trace& it) {
+  auto& accountant = state.accountant;
+  const auto before = accountant.totals();
+  accountant.note_host_wait();
+  accountant.note_host(idle_cause::settle, it.settle_begin_ns, it.settle_end_ns);
+  accountant.settle(it.device, it.rows, it.overrun_rows);
+  const auto& after = accountant.totals();
+  const auto idle = [&](idle_cause cause) {
+    const auto i = static_cast<std::size_t>(cause);
+    return after.idle_ns[i] - before.idle_ns[i];
+  };
+  it.idle_plan_ns = idle(idle_cause::plan);
+  it.idle_settle_ns = idle(idle_cause::settle);
+  it.idle_vote_ns = idle(idle_cause::vote);
+  it.idle_transfer_ns = idle(idle_cause::transfer);
+  it.exposed_host_ns = after.exposed_host_ns - before.exposed_host_ns;
+}
+
 void settle(pointer self, const result_ptr& done) {
   auto& state = self->state;
   auto& it = trace_of(state, done->step);
@@ -139,10 +158,8 @@ void settle(pointer self, const result_ptr& done) {
   it.emitted = static_cast<std::int32_t>(state.core->emitted_tokens() - emitted);
   it.parked_blocks = static_cast<std::int32_t>(state.core->deferred_blocks());
   it.settle_end_ns = state.links.clock->now_ns();
-  state.accountant.note_host_wait();
-  state.accountant.note_host(idle_cause::settle, it.settle_begin_ns, it.settle_end_ns);
-  state.accountant.settle(done->times, it.rows,
-                          static_cast<std::int32_t>(state.core->overrun_rows() - overrun));
+  it.overrun_rows = static_cast<std::int32_t>(state.core->overrun_rows() - overrun);
+  account(state, it);
   state.trace->add(it);
   if (state.links.hooks.watch) state.links.hooks.watch->on_settle(*done, *state.core);
   flush(self);

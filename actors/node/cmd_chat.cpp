@@ -10,6 +10,7 @@
 #include "actors/node/commands.hpp"
 #include "actors/node/generation.hpp"
 #include "actors/node/standard_input.hpp"
+#include "actors/node/stats_report.hpp"
 #include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
@@ -96,6 +97,7 @@ struct session {
   const node& engine;
   sampling_request sampling;
   bool is_json = false;
+  bool with_stats = false;
   interrupt_guard& interrupts;
 };
 
@@ -105,12 +107,13 @@ result<answer> say_and_answer(const session& it, const conversation& talk) {
   request.sampling = it.sampling;
   DI_TRY(auto reply, run_request(it.context, it.engine, request, !it.is_json, it.interrupts));
   if (it.is_json) {
-    fmt::print(it.context.out, "{}\n", to_text(answer_object(reply, it.engine, true)));
+    fmt::print(it.context.out, "{}\n",
+               to_text(answer_object(reply, it.engine, true, it.with_stats)));
   } else {
     print_calls(it.context, reply.content);
     fmt::print(it.context.out, "\n");
     std::fflush(it.context.out);
-    if (it.context.verbosity >= 0) print_err("{}\n", figures_line(reply, it.engine));
+    show_figures(it.context, reply, it.engine, it.with_stats);
   }
   return reply;
 }
@@ -137,10 +140,7 @@ result<int> converse(const session& it, conversation& talk) {
     }
     if (line == "/stats") {
       DI_TRY(const auto stats, it.engine.connect().stats());
-      print_err("{} steps, {} tokens, {} of {} KV blocks free, {:.1f} messages a step\n",
-                stats.steps, stats.tokens_out, stats.kv_blocks_free, stats.kv_blocks_total,
-                static_cast<double>(stats.step_messages) /
-                  static_cast<double>(std::max<std::uint64_t>(1, stats.steps)));
+      print_err("{}", stats_text(stats));
       continue;
     }
     if (line.front() == '/') {
@@ -179,7 +179,8 @@ result<int> chat(const cli_context& context, const parsed_flags& flags) {
   }
   DI_TRY(const auto engine, open_engine(context, config));
   interrupt_guard interrupts;
-  const session it{context, *engine, std::move(sampling), flags.is_on("json"), interrupts};
+  const session it{
+    context, *engine, std::move(sampling), flags.is_on("json"), flags.is_on("stats"), interrupts};
   if (is_demo) {
     DI_TRY(message, load_demo(engine->facts().model_path, talk));
     if (!it.is_json) print_err("> {}\n", message);
@@ -220,6 +221,7 @@ command chat_command() {
   it.positionals_max = 1;
   it.flags = {
     switch_of("json", "one JSON object instead of streamed text"),
+    stats_flag(),
     switch_of("demo", "the first of the model's own demonstration prompts"),
     switch_of("thinking", "let the model think first", true),
     value_of("effort", "how long it thinks: low, high, xhigh, max or 1 to 100", "LEVEL", "high"),

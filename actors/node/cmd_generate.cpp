@@ -39,13 +39,14 @@ result<int> generate(const cli_context& context, const parsed_flags& flags) {
   DI_TRY(const auto engine, open_engine(context, config));
   const interrupt_guard interrupts;
   const bool is_json = flags.is_on("json");
+  const bool with_stats = flags.is_on("stats");
   DI_TRY(const auto it, run_request(context, *engine, request, !is_json, interrupts));
   if (is_json) {
-    fmt::print(context.out, "{}\n", to_text(answer_object(it, *engine, false)));
+    fmt::print(context.out, "{}\n", to_text(answer_object(it, *engine, false, with_stats)));
   } else {
     fmt::print(context.out, "\n");
     std::fflush(context.out);
-    if (context.verbosity >= 0) print_err("{}\n", figures_line(it, *engine));
+    show_figures(context, it, *engine, with_stats);
   }
   DI_TRY_VOID(write_trace(context, config, *engine));
   return it.was_interrupted ? 130 : 0;
@@ -67,7 +68,7 @@ command generate_command() {
   flag json_output;
   json_output.name = "json";
   json_output.help = "one JSON object instead of streamed text";
-  it.flags.insert(it.flags.begin(), {ids, json_output});
+  it.flags.insert(it.flags.begin(), {ids, json_output, stats_flag()});
   it.takes_settings = true;
   it.run = generate;
   return it;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/node/stats_report.hpp"
 #include "runtime/base/file.hpp"
 
 namespace deepinfer {
@@ -115,11 +116,15 @@ json::array logprobs_array(const std::vector<token_logprobs>& logprobs) {
   return out;
 }
 
-double idle_share_of(const node& engine) {
-  const auto stats = engine.connect().stats();
-  if (!stats || stats->device_span_ns <= 0) return 0.0;
+/// Of an engine that can't say, nothing but zeros.
+node_stats stats_of(const node& engine) {
+  return engine.connect().stats().value_or(node_stats{});
+}
+
+double idle_share_of(const node_stats& stats) {
+  if (stats.device_span_ns <= 0) return 0.0;
   return 1.0 -
-         static_cast<double>(stats->device_busy_ns) / static_cast<double>(stats->device_span_ns);
+         static_cast<double>(stats.device_busy_ns) / static_cast<double>(stats.device_span_ns);
 }
 
 double rate_of(const answer& it) {
@@ -167,6 +172,13 @@ std::vector<flag> sampling_flags() {
     on("json-object", "the answer is one JSON object"),
     on("include-stop", "keep the matched stop string in the text"),
   };
+}
+
+flag stats_flag() {
+  flag it;
+  it.name = "stats";
+  it.help = "show what the engine counted: steps, idle time of the device by cause, KV, drafts";
+  return it;
 }
 
 result<sampling_request> read_sampling(const parsed_flags& flags) {
@@ -259,13 +271,19 @@ result<answer> run_request(const cli_context& context, const node& engine,
 std::string figures_line(const answer& it, const node& engine) {
   const auto& content = it.content;
   if (content.ids.empty()) return "no token";
-  return fmt::format(
-    "{} tokens, {:.1f} tok/s, first token after {:.1f} ms, device idle {:.0f} %, seed {}",
-    content.ids.size(), rate_of(it), it.first_token_seconds * 1e3, 100.0 * idle_share_of(engine),
-    content.finish.seed);
+  return fmt::format("{} tokens, {:.1f} tok/s, first token after {:.1f} ms, {}, seed {}",
+                     content.ids.size(), rate_of(it), it.first_token_seconds * 1e3,
+                     idle_text(stats_of(engine)), content.finish.seed);
 }
 
-json::object answer_object(const answer& it, const node& engine, bool is_chat) {
+void show_figures(const cli_context& context, const answer& it, const node& engine,
+                  bool with_stats) {
+  if (context.verbosity >= 0) print_err("{}\n", figures_line(it, engine));
+  if (with_stats) print_err("{}", stats_text(stats_of(engine)));
+}
+
+json::object answer_object(const answer& it, const node& engine, bool is_chat, bool with_stats) {
+  const auto stats = stats_of(engine);
   const auto& content = it.content;
   json::object out;
   out["ids"] = json::array(content.ids.begin(), content.ids.end());
@@ -290,7 +308,8 @@ json::object answer_object(const answer& it, const node& engine, bool is_chat) {
   out["timings"] = json::object{{"first_token_ms", it.first_token_seconds * 1e3},
                                 {"total_ms", it.total_seconds * 1e3},
                                 {"tokens_per_second", rate_of(it)},
-                                {"device_idle_share", idle_share_of(engine)}};
+                                {"device_idle_share", idle_share_of(stats)}};
+  if (with_stats) out["stats"] = stats_object(stats);
   return out;
 }
 

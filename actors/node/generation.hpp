@@ -18,6 +18,9 @@ namespace deepinfer {
 /// --max-tokens, --temperature, --top-p, ... with their defaults.
 std::vector<flag> sampling_flags();
 
+/// --stats.
+flag stats_flag();
+
 /// Reads them. Errors: bad_config naming the flag.
 result<sampling_request> read_sampling(const parsed_flags& flags);
 
@@ -39,11 +42,15 @@ result<answer> run_request(const cli_context& context, const node& engine,
                            const generate_request& request, bool stream_text,
                            const interrupt_guard& interrupts);
 
-/// "32 tokens, 812.4 tok/s, first token after 9.1 ms, device idle 7 %".
+/// "32 tokens, 812.4 tok/s, first token after 9.1 ms, device idle 7 % (plan 5, settle 2), seed 4".
 std::string figures_line(const answer& it, const node& engine);
 
-/// The object of --json.
-json::object answer_object(const answer& it, const node& engine, bool is_chat);
+/// That line, unless --quiet asks for none, and what --stats asks for: on stderr.
+void show_figures(const cli_context& context, const answer& it, const node& engine,
+                  bool with_stats);
+
+/// The object of --json; with `with_stats` what the engine counted so far as well.
+json::object answer_object(const answer& it, const node& engine, bool is_chat, bool with_stats);
 
 /// Writes the step trace where --trace-file asks for one.
 result<void> write_trace(const cli_context& context, const effective_config& config,

@@ -50,10 +50,12 @@ public:
     event(
       R"({{"ph":"X","name":"{} {}","cat":"step","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
       R"("args":{{"step":{},"kind":"{}","rows":{},"tokens":{},"emitted":{},"inflight_steps":{},)"
-      R"("carried_rows":{},"parked_blocks":{}}}}})",
+      R"("carried_rows":{},"parked_blocks":{},"overrun_rows":{},"idle_us":{{"plan":{:.3f},)"
+      R"("settle":{:.3f},"vote":{:.3f},"transfer":{:.3f}}},"exposed_host_us":{:.3f}}}}})",
       what, it.step.value, it.rank.value, tid, micros(begin), us(end - begin), it.step.value,
-      it.kind, it.rows, it.tokens, it.emitted, it.inflight_steps, it.carried_rows,
-      it.parked_blocks);
+      it.kind, it.rows, it.tokens, it.emitted, it.inflight_steps, it.carried_rows, it.parked_blocks,
+      it.overrun_rows, us(it.idle_plan_ns), us(it.idle_settle_ns), us(it.idle_vote_ns),
+      us(it.idle_transfer_ns), us(it.exposed_host_ns));
   }
 
   /// An arrow from the end of the plan to the start of the forward.
@@ -117,8 +119,8 @@ std::string chrome_trace(std::span<const step_trace> steps) {
     writer.slice(it, static_cast<int>(track::settle), "settle", it.settle_begin_ns,
                  it.settle_end_ns);
     for (std::size_t phase = 0; phase < step_phases; ++phase)
-      writer.slice(it, static_cast<int>(track::device) + phase_tracks[phase],
-                   phase_names[phase], it.device.begin_ns[phase], it.device.end_ns[phase]);
+      writer.slice(it, static_cast<int>(track::device) + phase_tracks[phase], phase_names[phase],
+                   it.device.begin_ns[phase], it.device.end_ns[phase]);
     writer.flow(it);
   }
   return std::move(writer).take();

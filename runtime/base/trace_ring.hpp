@@ -27,10 +27,14 @@ struct step_trace {
   std::int32_t inflight_steps = 0;  ///< launched and unsettled, this one included, at its launch
   std::int32_t carried_rows = 0;    ///< rows remapped to the last step or taken from their slot
   std::int32_t parked_blocks = 0;   ///< deferred behind a fence when it settled
+  std::int32_t overrun_rows = 0;    ///< rows of sequences that had ended when it settled
   bool is_after_rest = false;       ///< the rank had nothing to do just before it was planned
   std::int64_t plan_begin_ns = 0, plan_end_ns = 0;
   std::int64_t settle_begin_ns = 0, settle_end_ns = 0;
   phase_times device;
+  /// Idle time of the device since the step before it, by what the host was doing then.
+  std::int64_t idle_plan_ns = 0, idle_settle_ns = 0, idle_vote_ns = 0, idle_transfer_ns = 0;
+  std::int64_t exposed_host_ns = 0;  ///< host work of that time
 };
 
 class trace_ring {

@@ -60,3 +60,31 @@ TEST_CASE(
   CHECK(arrows_from == 2);
   CHECK(arrows_to == 2);
 }
+
+TEST_CASE(
+  "the chrome trace says of each step what the device waited for, and which rows ran for nobody") {
+  auto step = step_at(1, 1000);
+  step.overrun_rows = 2;
+  step.idle_plan_ns = 1500;
+  step.idle_settle_ns = 2500;
+  step.idle_vote_ns = 3500;
+  step.idle_transfer_ns = 4500;
+  step.exposed_host_ns = 3000;
+  const auto parsed = parse_json(chrome_trace({&step, 1}));
+  REQUIRE(parsed.has_value());
+  int slices = 0;
+  for (const auto& event : parsed->as_object().at("traceEvents").as_array()) {
+    const auto& it = event.as_object();
+    if (it.at("ph").as_string() != "X") continue;
+    ++slices;
+    const auto& args = it.at("args").as_object();
+    CHECK(args.at("overrun_rows").to_number<int>() == 2);
+    CHECK(args.at("exposed_host_us").to_number<double>() == 3.0);
+    const auto& idle = args.at("idle_us").as_object();
+    CHECK(idle.at("plan").to_number<double>() == 1.5);
+    CHECK(idle.at("settle").to_number<double>() == 2.5);
+    CHECK(idle.at("vote").to_number<double>() == 3.5);
+    CHECK(idle.at("transfer").to_number<double>() == 4.5);
+  }
+  CHECK(slices == 6);
+}

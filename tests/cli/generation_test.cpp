@@ -182,3 +182,31 @@ TEST_CASE("--trace-file leaves a trace with every row and an arrow to each forwa
         std::set<std::string>{"copy_in", "copy_out", "forward", "plan", "sample", "settle"});
   CHECK(arrows == 0);
 }
+
+TEST_CASE("--stats tells what the engine counted, on stderr or as a field of --json") {
+  const std::vector<std::string> ask{"generate",     "Once", "--max-tokens", "12", "--stats",
+                                     "--num-drafts", "5",    "--ignore-eos"};
+  const auto told = run_binary(ask);
+  REQUIRE(told.code == 0);
+  for (const auto* subject : {"steps ", "12 tokens", "device ", "idle", "KV ", "drafts "})
+    CHECK(holds(told.err, subject));
+  CHECK(!holds(told.out, "steps "));
+
+  auto as_json = ask;
+  as_json.push_back("--json");
+  const auto answer = json_of(as_json);
+  const auto& stats = answer.at("stats").as_object();
+  const auto count = [&](const char* name) { return stats.at(name).to_number<std::int64_t>(); };
+  CHECK(count("tokens_out") == 12);
+  CHECK(count("steps") >= 2);
+  CHECK(count("host_waits") <= count("steps"));
+  CHECK(count("draft_tokens") >= count("accepted_tokens"));
+  CHECK(count("kv_blocks_free") + count("deferred_blocks") == count("kv_blocks_total"));
+  // Busy and idle time are the whole span, but for what no request was waiting for.
+  auto spent = count("device_busy_ns");
+  for (const auto* cause : {"idle_plan_ns", "idle_settle_ns", "idle_vote_ns", "idle_transfer_ns"})
+    spent += count(cause);
+  CHECK(spent == count("device_span_ns"));
+  CHECK(json_of({"generate", "Once", "--max-tokens", "2", "--json"}).count("stats") == 0);
+  CHECK(holds(run_binary({"chat", "hi", "--max-tokens", "2", "--stats"}).err, "steps "));
+}
