@@ -9,6 +9,8 @@
 namespace deepinfer {
 namespace {
 
+constexpr std::int32_t no_place = -1;  // of the host tier
+
 const kv_pool_config& checked(const kv_pool_config& config) {
   DI_CHECK(config.num_kv_blocks > 0, "a pool of {} blocks", config.num_kv_blocks);
   DI_CHECK(config.state_slots > 0, "a pool of {} slots", config.state_slots);
@@ -100,6 +102,16 @@ void kv_pool::publish(const prefix_entries& entries) {
   }
 }
 
+void kv_pool::give_up_cached(std::vector<block_move>& moves, std::int32_t kept_place) {
+  const auto evicted = index_.evict(kept_place);
+  ++counters_.evictions;
+  if (evicted.host) {
+    ++counters_.spills;
+    moves.push_back({evicted.block, *evicted.host, true});
+  }
+  free_blocks_.push_back(evicted.block);
+}
+
 bool kv_pool::is_hit(const prefix_match& match, prefix_hit& hit, std::vector<block_move>& moves) {
   if (match.found == prefix_found::in_block) {
     auto& refs = block_refs_[index_of(match.block)];
@@ -113,7 +125,8 @@ bool kv_pool::is_hit(const prefix_match& match, prefix_hit& hit, std::vector<blo
     }
     return true;
   }
-  if (match.found == prefix_found::in_host && !free_blocks_.empty()) {
+  if (match.found == prefix_found::in_host && free_blocks() + cached_blocks() > 0) {
+    if (free_blocks_.empty()) give_up_cached(moves, match.host);
     const auto block = take_free_block();
     index_.restore(match.host, block);
     moves.push_back({block, match.host, false});
@@ -157,13 +170,7 @@ kv_grant kv_pool::reserve(const kv_reserve& want) {
   owed_slots_ += want.slots;
   pay(out);
   for (auto i = want.evict; i > 0 && owed_blocks_ > 0 && cached_blocks() > 0; --i) {
-    const auto evicted = index_.evict();
-    ++counters_.evictions;
-    if (evicted.host) {
-      ++counters_.spills;
-      out.moves.push_back({evicted.block, *evicted.host, true});
-    }
-    free_blocks_.push_back(evicted.block);
+    give_up_cached(out.moves, no_place);
     pay(out);
   }
   return out;

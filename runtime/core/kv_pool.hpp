@@ -2,7 +2,8 @@
 ///
 /// A block is free, held (it has references) or cached (it has none, but a settled name: see
 /// prefix_index). A grant takes truly free blocks only; cached ones are given up, earliest released
-/// first, for a shortfall that the reserve names (`evict`), never on the side. What a reserve could
+/// first, for a shortfall that the reserve names (`evict`), and for a prefix that comes back from
+/// the host tier: a pool in use has no free block, so it would never be hit otherwise. What a reserve could
 /// not be given stays owed: the next release pays it first, so a scheduler that was told "fewer"
 /// need not ask again.
 /// Free lists are stacks (last in, first out): the block freed last is the likeliest to be in a
@@ -90,6 +91,7 @@ private:
   void publish(const prefix_entries& entries);
   prefix_hit look_up(const prefix_lookup& lookup, std::vector<block_move>& moves);
   bool is_hit(const prefix_match& match, prefix_hit& hit, std::vector<block_move>& moves);
+  void give_up_cached(std::vector<block_move>& moves, std::int32_t kept_place);
   void pay(kv_grant& out);
   block_id take_free_block();
   std::size_t index_of(block_id block) const;

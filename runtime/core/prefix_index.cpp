@@ -119,13 +119,17 @@ void prefix_index::restore(std::int32_t host, block_id block) {
   name(block.value, key, ids_of(place), {});
 }
 
-prefix_eviction prefix_index::evict() {
+prefix_eviction prefix_index::evict(std::int32_t kept_place) {
   const auto block = cached_.front();
   cached_.remove(block);
   const auto key = homes_[at(block)].key;
   forget(block);
   if (homes_.size() == at(blocks_)) return {{block}, {}};
-  if (free_places_.empty()) forget_place(blocks_ + spilled_.front());
+  if (free_places_.empty()) {
+    const auto oldest = spilled_.front_but(kept_place);
+    if (!oldest) return {{block}, {}};
+    forget_place(blocks_ + *oldest);
+  }
   const auto host = free_places_.back();
   free_places_.pop_back();
   spilled_.push_back(host);

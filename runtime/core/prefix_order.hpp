@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "runtime/base/check.hpp"
@@ -52,6 +53,13 @@ public:
   std::int32_t front() const {
     DI_CHECK(count_ > 0, "front of an empty order of {}", end());
     return next_.back();
+  }
+
+  /// Who came first but for `other`; nobody where that is all.
+  std::optional<std::int32_t> front_but(std::int32_t other) const {
+    auto first = next_.back();
+    if (first == other && first != end()) first = next_[at(first)];
+    return first == end() ? std::nullopt : std::optional(first);
   }
 
 private:

@@ -83,7 +83,8 @@ void naive_pool::look_up(const prefix_lookup& lookup, kv_grant& out) {
       break;
     }
     if (it.on_host) {
-      if (free_.empty()) break;
+      if (free_.empty() && cached_.empty()) break;
+      if (free_.empty()) evict(out, it.number);
       const auto block = pop(free_);
       out.moves.push_back({{block}, it.number, false});
       ++counters_.host_hits;
@@ -106,13 +107,17 @@ void naive_pool::look_up(const prefix_lookup& lookup, kv_grant& out) {
   out.hits.push_back(hit);
 }
 
-void naive_pool::evict(kv_grant& out) {
+void naive_pool::evict(kv_grant& out, std::int32_t kept_place) {
   const auto block = pop(cached_);
   ++counters_.evictions;
   free_.push_back(block);
   if (config_.host_blocks == 0) return forget_block(block);
   if (free_places_.empty()) {
-    const auto oldest = pop(spilled_);
+    const auto found =
+      std::ranges::find_if(spilled_, [&](std::int32_t place) { return place != kept_place; });
+    if (found == spilled_.end()) return forget_block(block);
+    const auto oldest = *found;
+    spilled_.erase(found);
     std::erase_if(names_,
                   [&](const auto& it) { return it.second.on_host && it.second.number == oldest; });
     free_places_.push_back(oldest);

@@ -47,7 +47,7 @@ private:
   void forget_block(std::int32_t block);
   void publish(std::int32_t block, key at, std::vector<token_id> ids, std::uint64_t pending);
   void look_up(const prefix_lookup& lookup, kv_grant& out);
-  void evict(kv_grant& out);
+  void evict(kv_grant& out, std::int32_t kept_place = -1);
   void pay(kv_grant& out);
 
   kv_pool_config config_;

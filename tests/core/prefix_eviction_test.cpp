@@ -142,7 +142,7 @@ TEST_CASE("in one answer a place may be read and then written again, in this ord
   CHECK(numbers_of(granted.blocks) == numbers{0});
 }
 
-TEST_CASE("without a free block a prefix of the host tier is a miss, and stays there") {
+TEST_CASE("while all blocks are held a prefix of the host tier is a miss, and stays there") {
   script pool(2, 2);
   pool.compute("ab");
   pool.release({1, 0});
@@ -152,6 +152,36 @@ TEST_CASE("without a free block a prefix of the host tier is a miss, and stays t
   CHECK(pool.pool().counters().hit_tokens == 2);
   pool.release({1});
   CHECK(pool.look_up("ab").blocks == numbers{0, 1});
+}
+
+TEST_CASE("a prefix of the host tier takes the place of cached blocks, which go there instead") {
+  script pool(2, 3);
+  pool.compute("ab");
+  pool.release({1, 0});
+  CHECK(pool.grant(2, 2) == numbers{1, 0});
+  CHECK(pool.moves() == moves{{{1}, 0, true}, {{0}, 1, true}});
+  pool.publish({1}, "x");
+  pool.publish({0}, "xy");
+  pool.release({0, 1});  // "xy" fills the pool: no block is free
+  CHECK(pool.look_up("ab").blocks == numbers{0, 1});
+  // A block is saved before it is overwritten, and its place may be one that was read just before.
+  CHECK(pool.moves() == moves{{{0}, 2, true}, {{0}, 1, false}, {{1}, 1, true}, {{1}, 0, false}});
+  pool.release({1, 0});
+  CHECK(pool.look_up("xy").blocks == numbers{1, 0});
+  CHECK(pool.pool().counters().host_hits == 4);
+}
+
+TEST_CASE("what comes back from a full host tier is not forgotten for what has to go there") {
+  script pool(1, 1);
+  pool.compute("a");
+  pool.release({0});
+  CHECK(pool.grant(1, 1) == numbers{0});
+  pool.publish({0}, "b");
+  pool.release({0});
+  CHECK(pool.look_up("a").blocks == numbers{0});
+  CHECK(pool.moves() == moves{{{0}, 0, false}});  // "b" is forgotten
+  pool.release({0});
+  CHECK(pool.look_up("b").blocks.empty());
 }
 
 TEST_CASE("a prefix computed again takes its name back from the host tier when it has settled") {
