@@ -1,5 +1,5 @@
-/// What the engine counted, for people and programs: `--stats`, and the device's part of the line of
-/// figures.
+/// What the engine counted, for people and programs: `--stats`, and the part of the line of figures
+/// that is about the device.
 #pragma once
 
 #include <string>

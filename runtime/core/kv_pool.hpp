@@ -1,11 +1,11 @@
 /// One rank's KV blocks and device slots: free lists, reference counts, and the prefix cache.
 ///
 /// A block is free, held (it has references) or cached (it has none, but a settled name: see
-/// prefix_index). A grant takes truly free blocks only; cached ones are given up, earliest released
-/// first, for a shortfall that the reserve names (`evict`), and for a prefix that comes back from
-/// the host tier: a pool in use has no free block, so it would never be hit otherwise. What a reserve could
-/// not be given stays owed: the next release pays it first, so a scheduler that was told "fewer"
-/// need not ask again.
+/// prefix_index). A grant takes truly free blocks only; cached ones are given up, earliest
+/// released first, for a shortfall that the reserve names (`evict`), and for a prefix that comes
+/// back from the host tier: a pool in use has no free block, so it would never be hit otherwise.
+/// What a reserve could not be given stays owed: the next release pays it first, so a scheduler
+/// that was told "fewer" need not ask again.
 /// Free lists are stacks (last in, first out): the block freed last is the likeliest to be in a
 /// CPU's cache, and reusing it at once shows a wrong lifetime in tests instead of hiding it. A
 /// fresh pool hands out 0, 1, 2, ...

@@ -9,34 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/base/json.hpp"
-#include "tests/cli/run_binary.hpp"
+#include "tests/cli/bench_json.hpp"
 
 using namespace deepinfer;
+using namespace deepinfer::test;
 
 namespace {
-
-json::object json_of(const std::vector<std::string>& args) {
-  const auto ran = run_binary(args);
-  REQUIRE_MESSAGE(ran.code == 0, ran.err);
-  return parse_json(ran.out).value().as_object();
-}
-
-std::set<std::string> keys_of(const json::object& it) {
-  std::set<std::string> out;
-  for (const auto& entry : it) out.insert(std::string(entry.key()));
-  return out;
-}
-
-double number(const json::object& it, const char* key) {
-  return it.at(key).to_number<double>();
-}
-
-void check_head(const json::object& it, const char* command) {
-  CHECK(it.at("command").as_string() == command);
-  CHECK(it.at("schema").to_number<int>() == 1);
-  CHECK(number(it.at("machine").as_object(), "cores") >= 1);
-}
 
 /// One way of running: what a step takes, and what it gives.
 void check_mode(const json::value& value, int batch, double most_tokens) {
@@ -176,15 +154,7 @@ TEST_CASE("the tables of bench step and bench core fit 100 columns") {
   if (std::thread::hardware_concurrency() >= 2)
     runs.push_back(
       {"bench", "step", "--host-share", "20", "--batch", "2", "--steps", "16", "--repeats", "1"});
-  for (const auto& args : runs) {
-    const auto ran = run_binary(args);
-    REQUIRE_MESSAGE(ran.code == 0, ran.err);
-    for (std::size_t begin = 0; begin < ran.out.size();) {
-      const auto end = std::min(ran.out.find('\n', begin), ran.out.size());
-      CHECK_MESSAGE(end - begin <= 100, ran.out.substr(begin, end - begin));
-      begin = end + 1;
-    }
-  }
+  for (const auto& args : runs) check_columns(args);
 }
 
 TEST_CASE("a flag of bench step or bench core that can't be is exit code 2 and named") {
@@ -209,10 +179,6 @@ TEST_CASE("a flag of bench step or bench core that can't be is exit code 2 and n
   for (const auto& row : table) {
     std::vector<std::string> args{"bench"};
     args.insert(args.end(), row.flags.begin(), row.flags.end());
-    CAPTURE(args[1] + " " + args[2] + " " + args[3]);
-    const auto ran = run_binary(args);
-    CHECK(ran.code == 2);
-    CHECK_MESSAGE(holds(ran.err, row.name), ran.err);
-    CHECK(ran.out.empty());
+    check_refused(args, row.name);
   }
 }
