@@ -122,10 +122,12 @@ bool scheduler_core::can_open(const launched_step& record) const {
   return true;
 }
 
-// Will the tokens of a launched row of that epoch be emitted?
+// Will the tokens of a launched row of that epoch be emitted? Of the life that a preempted sequence
+// has just lost they will; what is in flight of lives before that one stands on a failed step.
 bool scheduler_core::is_live_row(const sequence_state& sequence, std::uint32_t epoch) const {
   if (sequence.phase == sequence_phase::ended) return false;
-  return epoch == sequence.ledger.epoch() || sequence.phase == sequence_phase::preempted;
+  const auto lost = sequence.phase == sequence_phase::preempted ? 1u : 0u;
+  return epoch + lost == sequence.ledger.epoch();
 }
 
 void scheduler_core::open_gates() {

@@ -91,8 +91,7 @@ void scheduler_core::settle_row(sequence_state& sequence, const step_result& res
   // No check of the epoch.
   const bool is_stale = !mutant(4) && epoch != sequence.ledger.epoch();
   // Of an earlier life: its tokens are computed again, unless they are to be delivered.
-  if (is_stale && sequence.phase != sequence_phase::preempted)
-    return sequence.ledger.drop(result.step);
+  if (is_stale && !is_live_row(sequence, epoch)) return sequence.ledger.drop(result.step);
   DI_CHECK(launched.yields_min <= given, "row {} of step {} gave {} tokens, expected {}..{}", row,
            result.step.value, given, launched.yields_min, launched.yields_max);
 
@@ -192,12 +191,12 @@ void scheduler_core::fail_row(sequence_state& sequence, const step_result& resul
                               std::uint32_t epoch) {
   if (sequence.phase == sequence_phase::ended) return settle_ended_row(sequence, 0);
   sequence.ledger.drop(result.step);
+  if (!is_live_row(sequence, epoch)) return;
   if (sequence.phase == sequence_phase::preempted) {
     // Its tokens are lost, and those of later rows would leave a gap: nothing more is delivered.
     --preempted_;
     return queue_again(sequence);
   }
-  if (epoch != sequence.ledger.epoch()) return;
   const bool may_repeat = config_.policy.on_step_failure == failure_rule::retry;
   if (may_repeat && ++sequence.retries <= most_retries) return compute_again(sequence);
   sequence_chunk chunk;

@@ -121,6 +121,7 @@ void rank_world::check_row(const step_plan& plan, std::size_t row) {
     host_tables_[start.sequence.value].clear();
     view.inflight_min = view.inflight_max = 0;
     view.epoch = start.epoch;
+    view.delivers = ~0u;
     require(start.outputs == static_cast<std::int32_t>(view.got.size()),
             "[I53] sequence {} starts with {} outputs, it has {}", start.sequence.value,
             start.outputs, view.got.size());
@@ -198,25 +199,29 @@ void rank_world::complete(errc code) {
     }
     if (view.finals > 0) ++view.overrun_rows;
     if (code != errc::ok && view.finals == 0) view.had_failure = true;
+    if (code != errc::ok && step.plan.epochs[i] == view.delivers) view.delivers = ~0u;
     before.push_back(view);
   }
   core_.settle(result);
   send();
-  if (code == errc::ok) check_gains(step, result, before);
+  check_gains(step, result, before);
 }
 
+// A row of its sequence's life, or of the one that was taken away and is to be delivered, gives its
+// tokens at its settle; any other gives none.
 void rank_world::check_gains(const launched& step, const step_result& result,
                              const std::vector<request_view>& before) {
   for (std::size_t i = 0; i < step.plan.sequences.size(); ++i) {
     const auto& view = views_.at(step.plan.sequences[i].value);
-    const auto given = result.row_tokens(static_cast<std::int32_t>(i)).size();
+    const auto has_failed = result.code != errc::ok;
+    const auto given = has_failed ? 0 : result.row_tokens(static_cast<std::int32_t>(i)).size();
     const auto gained = view.got.size() - before[i].got.size();
-    const bool is_over = before[i].finals > 0;
-    require(gained <= (is_over ? 0 : given), "[I41] step {} gave row {} {} tokens, {} left",
+    const auto epoch = step.plan.epochs[i];
+    const bool counts =
+      before[i].finals == 0 && (epoch == before[i].epoch || epoch == before[i].delivers);
+    require(gained <= (counts ? given : 0), "[I41] step {} gave row {} {} tokens, {} left",
             settled_, i, given, gained);
-    const bool must_gain =
-      !is_over && view.finals == 0 && view.preemptions == 0 && !view.had_failure;
-    require(!must_gain || gained == given,
+    require(!counts || view.finals > 0 || gained == given,
             "[I41] step {} gave row {} {} tokens, {} left at its settle", settled_, i, given,
             gained);
   }
@@ -259,7 +264,13 @@ void rank_world::note_chunks() {
 
 void rank_world::send() {
   core_.take_outbox(box_);
-  for (const auto id : box_.preempted) ++views_.at(id.value).preemptions;
+  for (const auto id : box_.preempted) {
+    auto& view = views_.at(id.value);
+    ++view.preemptions;
+    const auto* sequence = core_.find(id);
+    const bool waits = sequence && sequence->phase == sequence_phase::preempted;
+    view.delivers = waits ? view.epoch : ~0u;
+  }
   for (auto& [id, view] : views_) {
     const auto* sequence = core_.find({id});
     if (!sequence || sequence->phase == sequence_phase::running ||

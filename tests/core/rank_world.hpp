@@ -57,6 +57,7 @@ struct request_view {
   // What the host side of the test knows of launched rows.
   std::int64_t inflight_min = 0, inflight_max = 0;  ///< of the current epoch
   std::uint32_t epoch = 0;
+  std::uint32_t delivers = ~0u;  ///< epoch it was preempted in, whose rows in flight still count
   std::int32_t preemptions = 0;
   std::int32_t launches = 0;
   std::int32_t overrun_rows = 0;
