@@ -28,15 +28,25 @@ std::string hash_program::place(const hash_work& work, std::size_t row) const {
 }
 
 // Steps behind the newest sampled one, and before this, have failed: what was launched behind them
-// for the same sequences starts from a hole, and nobody looks at it.
+// for the same sequences starts from a hole, and nobody looks at it. The same holds for who begins
+// behind blocks that they were to write.
 void hash_program::mark_stale_rows(const hash_work& work) {
   for (const auto& row : work.on_device.recent) {
-    if (row.step <= newest_.step || !state_.is_slot(row.slot)) continue;
+    if (row.step <= newest_.step || row.step >= work.step_) continue;
+    for (const auto block : row.blocks) state_.kv().note_hole(block);
+    if (!state_.is_slot(row.slot)) continue;
     auto& slot = state_.slot(row.slot);
     slot.is_live = slot.is_stale = true;
     slot.sequence = row.sequence;  // whose start may be lost
     slot.epoch = row.epoch;
   }
+}
+
+// What a stale row of this step was to write is missing as well.
+void hash_program::mark_holes(const hash_work& work) {
+  for (const auto& row : work.on_device.recent)
+    if (row.step == work.step_ && state_.is_slot(row.slot) && state_.slot(row.slot).is_stale)
+      for (const auto block : row.blocks) state_.kv().note_hole(block);
 }
 
 void hash_program::append_blocks(const hash_work& work) {
@@ -90,6 +100,7 @@ void hash_program::prepare(hash_work& work) {
   append_blocks(work);
   for (const auto& start : in.starts)
     if (state_.is_slot(start.slot) && start.position > 0) state_.resume(work.step_, start.slot);
+  mark_holes(work);
   check_row_map(work);
   fit_rows(work);
 }

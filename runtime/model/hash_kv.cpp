@@ -26,12 +26,14 @@ void hash_kv::reset() {
   points_.assign(places, {});
   windows_.assign(places * window_, 0);
   leases_.assign(blocks, {});
+  holes_.assign(blocks, 0);
   for (std::size_t i = 0; i < blocks; ++i) noted_[i] = false;
 }
 
 void hash_kv::take(block_id block, const hash_lease& holder) {
   lease(block) = holder;
   resume_point(block) = {};
+  holes_[static_cast<std::size_t>(block.value)] = 0;
   note_shared(block, false);
   for (auto& entry : entries(block))
     if (entry.state == hash_entry_state::freed) entry.state = hash_entry_state::unwritten;
@@ -80,6 +82,7 @@ void hash_kv::poison(block_id block) {
   }
   for (auto& chain : resume_window(block)) chain = ~chain;
   resume_point(block) = {};
+  holes_[static_cast<std::size_t>(block.value)] = 0;
   noted_[static_cast<std::size_t>(block.value)].store(false, std::memory_order_relaxed);
 }
 

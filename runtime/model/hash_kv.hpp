@@ -78,6 +78,13 @@ public:
   }
   void note_shared(block_id block, bool is_shared);
 
+  /// A step that was to write into the block has failed: until the block is taken or freed, who
+  /// begins behind it begins behind a hole.
+  void note_hole(block_id block) {
+    if (is_block(block)) holes_[static_cast<std::size_t>(block.value)] = 1;
+  }
+  bool has_hole(block_id block) const { return holes_[static_cast<std::size_t>(block.value)] != 0; }
+
   void move(step_id step, const block_move& what);
   void poison(block_id block);
 
@@ -101,6 +108,7 @@ private:
   std::vector<hash_resume_point> points_;       ///< [blocks + host places]
   std::vector<std::uint64_t> windows_;          ///< [blocks + host places, W]
   std::vector<hash_lease> leases_;              ///< [blocks]
+  std::vector<std::uint8_t> holes_;             ///< [blocks]
   std::unique_ptr<std::atomic<bool>[]> noted_;  ///< [blocks]
 };
 

@@ -57,6 +57,7 @@ private:
 
   std::string place(const hash_work& work, std::size_t row) const;
   void mark_stale_rows(const hash_work& work);
+  void mark_holes(const hash_work& work);
   void append_blocks(const hash_work& work);
   void check_row_map(const hash_work& work);
   void fit_rows(hash_work& work);

@@ -48,8 +48,28 @@ void hash_runner::remember(const step_plan& plan) {
   const auto kept = static_cast<std::uint64_t>(config_.depth) + 1;
   std::erase_if(recent_, [&](const auto& row) { return row.step.value + kept <= plan.step.value; });
   for (std::size_t row = 0; row < plan.sequences.size(); ++row)
-    recent_.push_back({plan.step, plan.slots[row], plan.sequences[row], plan.epochs[row]});
+    recent_.push_back({plan.step, plan.slots[row], plan.sequences[row], plan.epochs[row],
+                       written_blocks(plan, row)});
   last_staged_ = plan.step;
+}
+
+// Whoever starts behind a chunk may read the blocks it completes, also where the chunk then fails
+// and the device never hears of them.
+std::vector<block_id> hash_runner::written_blocks(const step_plan& plan, std::size_t row) {
+  const auto slot = static_cast<std::size_t>(plan.slots[row].value);
+  if (!config_.prefix_cache || slot >= static_cast<std::size_t>(config_.state_slots)) return {};
+  tables_.resize(static_cast<std::size_t>(config_.state_slots));
+  auto& table = tables_[slot];
+  table.resize(static_cast<std::size_t>(std::max(0, plan.table_begin[row])));
+  const auto added = plan.row_blocks(static_cast<std::int32_t>(row));
+  table.insert(table.end(), added.begin(), added.end());
+  if (plan.kinds[row] != row_kind::prefill) return {};
+  const auto first = static_cast<std::size_t>(plan.positions[row] / config_.block_size);
+  const auto last =
+    static_cast<std::size_t>((plan.positions[row] + plan.widths[row] - 1) / config_.block_size);
+  std::vector<block_id> out;
+  for (auto i = first; i <= last && i < table.size(); ++i) out.push_back(table[i]);
+  return out;
 }
 
 std::size_t hash_runner::unfinished() const {
@@ -113,11 +133,11 @@ std::shared_ptr<device_work> hash_runner::stage(std::shared_ptr<const step_plan>
   auto work = free_work();
   work->open(plan);
   auto& to = work->staged;
-  to.before = last_staged_;
   to.plan = p;
   stage_starts(p, to.starts);
-  to.recent.assign(recent_.begin(), recent_.end());
+  to.before = last_staged_;
   remember(p);
+  to.recent.assign(recent_.begin(), recent_.end());
   work->staged_sum = to.checksum();
   return work;
 }
@@ -204,6 +224,7 @@ void hash_runner::reset() {
   fence_.reset();
   last_staged_ = {};  // a restarted rank counts from 1 again
   recent_.clear();
+  tables_.clear();
 }
 
 void hash_runner::poison(std::span<const block_id> blocks, std::span<const slot_id> slots) {

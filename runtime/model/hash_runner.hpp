@@ -71,6 +71,7 @@ private:
   std::shared_ptr<const hash_script> script_of(seq_id sequence) const;  ///< null: none
   std::shared_ptr<hash_work> free_work();
   void remember(const step_plan& plan);
+  std::vector<block_id> written_blocks(const step_plan& plan, std::size_t row);
   void check_plan(const step_plan& plan);
   void check_gates(const step_plan& plan);
   void stage_starts(const step_plan& plan, std::vector<hash_start>& out);
@@ -84,6 +85,7 @@ private:
   std::vector<std::shared_ptr<hash_work>> ring_;  ///< host thread
   step_id last_staged_;                           ///< host thread
   std::vector<hash_launched_row> recent_;         ///< host thread
+  std::vector<std::vector<block_id>> tables_;     ///< host thread; by slot, with a prefix cache
 };
 
 }  // namespace deepinfer

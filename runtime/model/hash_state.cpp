@@ -83,16 +83,21 @@ void hash_state::append_blocks(step_id step, slot_id slot_of_row, std::int32_t f
     }
     table_at(slot_of_row, ordinal) = block.value;
     it.table_blocks = std::max(it.table_blocks, ordinal + 1);
-    if (ordinal < hits)
+    if (ordinal < hits) {
       kv_.lease(block).is_shared = true;
-    else
+      // The host will hear of the failure. If it does not start the sequence again, what this row
+      // and those behind it give are wrong tokens.
+      it.is_stale = it.is_stale || kv_.has_hole(block);
+    } else {
       kv_.take(block, {slot_of_row, it.sequence, it.epoch, false});
+    }
   }
 }
 
 void hash_state::resume(step_id step, slot_id id) {
   auto& it = slot(id);
   const auto end = it.length;
+  if (it.is_stale) return;
   for (auto p = it.prompt_tokens; p < end; ++p) {
     const auto* entry = find(id, p);
     if (entry) it.history.add(entry->id);

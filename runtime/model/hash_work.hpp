@@ -26,12 +26,14 @@ struct hash_launched_row {
   slot_id slot;
   seq_id sequence;
   std::uint32_t epoch = 0;
+  std::vector<block_id> blocks{};  ///< a chunk's, with a prefix cache: those it writes
 };
 
 /// What travels to the device. Assignment keeps capacity.
 struct hash_arrays {
-  step_id before;                         ///< the step launched before this one
-  std::vector<hash_launched_row> recent;  ///< rows of steps launched before that may be in flight
+  step_id before;  ///< the step launched before this one
+  /// Rows of steps that may be in flight: of those launched before, and the step's own.
+  std::vector<hash_launched_row> recent;
   step_plan plan;
   std::vector<hash_start> starts;  ///< of plan.starts
 

@@ -62,6 +62,31 @@ TEST_CASE("window and compressed entries are those of the true length, whatever 
       }
 }
 
+TEST_CASE("who begins behind a chunk that has failed computes nothing, and who behind that one: no "
+          "alarm, but tokens that are wrong") {
+  for (const auto phase : {step_phase::copy_in, step_phase::forward, step_phase::sample}) {
+    CAPTURE(name_of(phase));
+    auto options = with_state(0, 6, 2);
+    options.depth = 3;
+    options.chunk = 64;
+    options.timing.faults = {{1, phase, fault_kind::fail, 1}};
+    hash_driver driver(options);
+    const auto& a = driver.add(prompt_of("a", 9), greedy(), 8);
+    driver.launch(driver.plan());
+    const auto& b = add_hit(driver, a, 2, 13, 8);
+    driver.launch(driver.plan());
+    const auto& c = add_hit(driver, b, 3, 14, 8);
+    driver.launch(driver.plan());
+    while (driver.in_flight() > 0) driver.settle();
+    CHECK(a.has_failed);
+    for (const auto* one : {&b, &c}) {
+      REQUIRE(one->outputs.size() >= 1);
+      CHECK(one->outputs[0] != driver.expected(*one)[0]);
+    }
+    check_canary(driver);
+  }
+}
+
 TEST_CASE("a preempted sequence goes on with the same tokens, in a new slot and other blocks") {
   for (const std::int32_t depth : {1, 2, 3})
     for (const std::size_t after : {1u, 2u, 5u})
