@@ -64,6 +64,11 @@ void request_turn(pointer self) {
   tell(self, scheduler_actor{self}, turn_atom::value);
 }
 
+void open_gate(pointer self, gate_ptr masks) {
+  self->state.messages += 2;
+  tell(self, self->state.links.worker, std::move(masks));
+}
+
 void flush(pointer self) {
   auto& state = self->state;
   state.core->take_outbox(state.outbox);
@@ -71,8 +76,12 @@ void flush(pointer self) {
   if (state.links.hooks.watch) state.links.hooks.watch->on_outbox(box, *state.core);
   state.messages += std::uint64_t{box.has_leases()} + std::uint64_t{box.has_want()};
   for (auto& gate : box.gates) {
-    state.messages += 2;
-    tell(self, state.links.worker, gate_ptr{std::make_shared<sample_gate>(std::move(gate))});
+    auto masks = std::make_shared<sample_gate>(std::move(gate));
+    // The worker takes masks of steps it knows.
+    if (state.held_plan && state.held_plan->step == masks->step)
+      state.held_gate = std::move(masks);
+    else
+      open_gate(self, std::move(masks));
   }
   // What is published must be named before its last reference comes back.
   if (box.has_want()) tell(self, state.links.allocator, std::move(box.want));
@@ -124,6 +133,7 @@ void launch(pointer self, std::shared_ptr<step_plan> plan) {
         turn(self);
       },
       [self](caf::error& reason) { self->quit(std::move(reason)); });
+  if (state.held_gate) open_gate(self, std::move(state.held_gate));
   flush(self);
 }
 

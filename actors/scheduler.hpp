@@ -70,6 +70,7 @@ struct scheduler_state {
   std::optional<std::uint64_t> busy_with;  ///< host work that ends with this message
   std::uint64_t works = 0;                 ///< host works so far
   std::shared_ptr<step_plan> held_plan;    ///< planned, launched when the host work ends
+  gate_ptr held_gate;                      ///< of held_plan: its masks were ready first
   result_ptr held_result;                  ///< settled when the host work ends
   std::int64_t work_begin_ns = 0;
   std::int64_t rest_begin_ns = -1;  ///< since when no request is unfinished; -1: one is
