@@ -1,5 +1,8 @@
 #include "actors/scenario/audit.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "runtime/base/check.hpp"
 
 namespace deepinfer {
@@ -68,6 +71,10 @@ void audit_log::finished(std::int64_t us, std::int32_t request, std::int32_t ran
   mark_first(by_request_[at(request)].finish, here());
 }
 
+void audit_log::planned(std::int32_t rank, std::int64_t step) {
+  by_rank_[at(rank)].steps[step].planned = entries_.size();
+}
+
 void audit_log::launched(std::int64_t us, std::int32_t rank, std::int64_t step, step_kind kind,
                          std::int32_t total_width, std::int32_t bucket,
                          std::span<const audit_row> rows) {
@@ -78,15 +85,17 @@ void audit_log::launched(std::int64_t us, std::int32_t rank, std::int64_t step, 
   auto& marks = by_rank_[at(rank)].steps[step];
   mark_first(marks.launched, here());
   marks.newest = steps_.size();
-  steps_.push_back({.rank = rank,
-                    .step = step,
-                    .kind = kind,
-                    .total_width = total_width,
-                    .bucket = bucket,
-                    .launched_us = us,
-                    .launch_order = entries_.size() - 1,
-                    .row_begin = rows_.size(),
-                    .rows = static_cast<std::int32_t>(rows.size())});
+  steps_.push_back(
+    {.rank = rank,
+     .step = step,
+     .kind = kind,
+     .total_width = total_width,
+     .bucket = bucket,
+     .launched_us = us,
+     .launch_order = entries_.size() - 1,
+     .plan_order = std::min(std::exchange(marks.planned, no_index), entries_.size() - 1),
+     .row_begin = rows_.size(),
+     .rows = static_cast<std::int32_t>(rows.size())});
   rows_.insert(rows_.end(), rows.begin(), rows.end());
   results_.resize(rows_.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {

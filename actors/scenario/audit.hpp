@@ -44,6 +44,7 @@ struct audit_row {
   std::int32_t yields_min = 0, yields_max = 0;
   std::int32_t table_blocks = 0;  ///< blocks in its table, those of this step included
   bool is_gated = false;
+  std::vector<block_id> added{};  ///< the last of them: what this step appends
 };
 
 struct audit_final {
@@ -89,6 +90,7 @@ struct audit_step {
   std::int32_t bucket = 0;
   std::int64_t launched_us = 0;
   std::size_t launch_order = 0;
+  std::size_t plan_order = 0;  ///< of the first entry that its plan knew nothing of
   std::size_t settle_order = no_index;
   bool has_failed = false;
   std::size_t row_begin = 0;
@@ -114,6 +116,9 @@ public:
               std::span<const float> logprobs = {});
   void finished(std::int64_t us, std::int32_t request, std::int32_t rank, std::int64_t step,
                 const audit_final& final);
+  /// The step's plan stands, though it may be launched much later: what comes in between changes
+  /// nothing of it. Not told: it was made when it was launched.
+  void planned(std::int32_t rank, std::int64_t step);
   void launched(std::int64_t us, std::int32_t rank, std::int64_t step, step_kind kind,
                 std::int32_t total_width, std::int32_t bucket, std::span<const audit_row> rows);
   /// `results`: one per row, or empty where the step has failed.
@@ -185,6 +190,7 @@ private:
   struct step_marks {
     point launched, settled, failed;
     std::size_t newest = no_index;
+    std::size_t planned = no_index;  ///< plan_order of the one that is launched next
   };
   struct rank_marks {
     std::map<std::int64_t, step_marks> steps;

@@ -1,17 +1,21 @@
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "actors/scenario/counts.hpp"
 #include "actors/scenario/judge_context.hpp"
+#include "actors/scenario/judge_voids.hpp"
 
 namespace deepinfer {
 
 namespace {
 
 /// Replays launches and settles. Committed positions, outputs and what is in flight are recounted
-/// here from plans and results, so that the engine's own books play no part.
+/// here from plans and results, so that the engine's own books play no part. A plan is held against
+/// what it could know: the entries before its `plan_order`.
 class step_judge {
 public:
   explicit step_judge(const judge_context& context)
@@ -20,8 +24,8 @@ public:
       engine_(context.it.engine),
       requests_(context.of.requests.size()),
       ranks_(static_cast<std::size_t>(log_.ranks())),
-      depth_(engine_.depth),
-      depth_max_(engine_.depth) {}
+      voids_(log_, engine_),
+      depths_{{0, engine_.depth, engine_.depth}} {}
 
   void run() {
     for (std::size_t order = 0; order < log_.entries().size(); ++order) {
@@ -31,15 +35,15 @@ public:
       case audit_kind::launched: launch(entry, rank); break;
       case audit_kind::settled: settle(entry, rank, order); break;
       case audit_kind::waited: wait(entry, rank); break;
-      case audit_kind::restarted: lose(rank, order); break;
-      case audit_kind::depth_set:
-        depth_ = static_cast<std::int32_t>(entry.number);
-        depth_max_ = std::max(depth_max_, depth_);
+      case audit_kind::restarted: lose(entry, rank); break;
+      case audit_kind::depth_set: {
+        const auto depth = static_cast<std::int32_t>(entry.number);
+        depths_.push_back({order, depth, std::max(depths_.back().most, depth)});
         break;
+      }
       case audit_kind::happened:
-        if (entry.what == scenario_event_kind::rank_dead) lose(rank, order);
-        if (entry.what == scenario_event_kind::preempted && !delivers_old_rows())
-          of(entry.request).void_before = order;
+        if (entry.what == scenario_event_kind::rank_dead) lose(entry, rank);
+        if (entry.what == scenario_event_kind::preempted) voids_.preempt(entry.request, order);
         break;
       default: break;
       }
@@ -50,9 +54,8 @@ private:
   struct request_state {
     bool has_rows = false;
     std::uint32_t epoch = 0;
-    std::int64_t committed = 0;   ///< positions of this epoch whose rows have settled
-    std::int64_t outputs = 0;     ///< that settled rows gave
-    std::size_t void_before = 0;  ///< rows launched before this entry give nothing
+    std::int64_t committed = 0;  ///< positions of this epoch whose rows have settled
+    std::int64_t outputs = 0;    ///< that settled rows gave
   };
   struct rank_state {
     std::deque<std::size_t> in_flight;  ///< indices of steps
@@ -63,10 +66,18 @@ private:
     std::int64_t tokens_min = 0;
     bool may_yield = false;
   };
+  struct depth_change {
+    std::size_t order = 0;
+    std::int32_t depth = 1;
+    std::int32_t most = 1;  ///< so far
+  };
 
   request_state& of(std::int32_t request) { return requests_[static_cast<std::size_t>(request)]; }
-  bool delivers_old_rows() const {
-    return engine_.policy.preempt_output == scenario_preempt_output::deliver;
+  /// As the plan of the step knew it.
+  const depth_change& depth_of(const audit_step& step) const {
+    auto at = depths_.rbegin();
+    while (std::next(at) != depths_.rend() && at->order >= step.plan_order) ++at;
+    return *at;
   }
   void add(const char* name, const audit_entry& entry, std::int32_t request, std::string wanted,
            std::string seen) const {
@@ -77,8 +88,9 @@ private:
   void launch(const audit_entry& entry, rank_state& rank) {
     const auto& step = log_.steps()[entry.index];
     const auto rows = log_.rows(step);
-    if (std::ssize(rank.in_flight) + 1 > depth_)
-      add("overlap_exceeds_depth", entry, -1, fmt::format("{} steps in flight", depth_),
+    const auto& allowed = depth_of(step);
+    if (std::ssize(rank.in_flight) + 1 > allowed.depth)
+      add("overlap_exceeds_depth", entry, -1, fmt::format("{} steps in flight", allowed.depth),
           fmt::format("{}", rank.in_flight.size() + 1));
     check_budget(entry, step);
     check_group(entry, step);
@@ -91,26 +103,27 @@ private:
         state.epoch = row.epoch;
         state.committed = row.position;
       }
-      const auto flight = flight_of(rank, row);
+      const auto flight = flight_of(rank, row, step.plan_order);
       if (is_first && row.source == from_slot)
         add("row_map_broken", entry, row.request, "host values in a sequence's first row",
             "its slot");
       check_source(entry, rank, row, flight, taken);
-      check_reserve(entry, row, state);
+      check_reserve(entry, row, state, allowed.most);
       check_foreseen(entry, row, state, flight);
     }
+    voids_.launch(step);
     rank.in_flight.push_back(entry.index);
     rank.newest = entry.index;
   }
 
   /// What rows of the same sequence and epoch have in flight.
-  row_flight flight_of(const rank_state& rank, const audit_row& row) {
+  row_flight flight_of(const rank_state& rank, const audit_row& row, std::size_t plan_order) const {
     row_flight out;
     for (const auto index : rank.in_flight) {
       const auto& step = log_.steps()[index];
-      if (step.launch_order < of(row.request).void_before) continue;
       for (const auto& other : log_.rows(step)) {
         if (other.request != row.request || other.epoch != row.epoch) continue;
+        if (voids_.gives_nothing(step, other, plan_order)) continue;
         out.tokens_min += other.yields_min;
         out.may_yield |= other.yields_max > 0;
       }
@@ -169,14 +182,15 @@ private:
       broken("each row once", fmt::format("row {} twice", row.source));
   }
 
-  void check_reserve(const audit_entry& entry, const audit_row& row, const request_state& state) {
+  void check_reserve(const audit_entry& entry, const audit_row& row, const request_state& state,
+                     std::int32_t depth_max) {
     const auto capacity = std::int64_t{row.table_blocks} * engine_.block_size;
     const auto needed = reserved_tokens(row, engine_);
     if (capacity < needed)
       add("reserve_too_small", entry, row.request, fmt::format("blocks for {} tokens", needed),
           fmt::format("for {}", capacity));
     // Beyond what is committed: what may be in flight or, in a prefill, the whole prompt.
-    const auto in_flight = std::int64_t{depth_max_} * (1 + engine_.num_drafts);
+    const auto in_flight = std::int64_t{depth_max} * (1 + engine_.num_drafts);
     const auto prompt = std::ssize(context_.answer(row.request).prompt) + state.outputs;
     const auto most = std::max<std::int64_t>(
       needed, std::max<std::int64_t>(state.committed + in_flight, prompt) + engine_.draft_overhang);
@@ -218,10 +232,10 @@ private:
     const auto& step = log_.steps()[index];
     const auto rows = log_.rows(step);
     const auto results = log_.results(step);
+    if (step.has_failed) return voids_.fail(step);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       auto& state = of(rows[i].request);
-      if (step.has_failed) state.void_before = order;
-      if (step.has_failed || step.launch_order < state.void_before) continue;
+      if (voids_.gives_nothing(step, rows[i], order)) continue;
       state.outputs += results[i].tokens;
       if (rows[i].epoch == state.epoch)
         state.committed += rows[i].kind == row_kind::prefill ? results[i].width : results[i].tokens;
@@ -240,9 +254,8 @@ private:
   }
 
   /// The rank's steps are gone with it, and what they would have given.
-  void lose(rank_state& rank, std::size_t order) {
-    for (const auto index : rank.in_flight)
-      for (const auto& row : log_.rows(log_.steps()[index])) of(row.request).void_before = order;
+  void lose(const audit_entry& entry, rank_state& rank) {
+    voids_.lose(entry.rank);
     rank = {};
   }
 
@@ -251,7 +264,8 @@ private:
   const scenario_engine& engine_;
   std::vector<request_state> requests_;
   std::vector<rank_state> ranks_;
-  std::int32_t depth_, depth_max_;
+  void_rows voids_;
+  std::vector<depth_change> depths_;
 };
 
 }  // namespace

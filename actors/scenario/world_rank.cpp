@@ -199,7 +199,8 @@ void played_rank::on_start(const scheduler_core& core, const bubble_accountant& 
   accountant_ = &accountant;
 }
 
-// Who was preempted for a step was so before it was launched.
+// Told whenever the log goes on: the core says it only later, with all else that has gathered, and
+// what comes before a plan, a launch or a settle must not be told behind it.
 void played_rank::log_preempted(const scheduler_outbox& box) {
   for (; preempted_logged_ < box.preempted.size(); ++preempted_logged_)
     log_.happened(now_us(), scenario_event_kind::preempted,
@@ -225,8 +226,9 @@ void played_rank::on_launch(const step_plan& plan, const scheduler_core& core) {
     row.yields_max = plan.yields_max[i];
     row.is_gated = plan.gated[i] != 0;
     row.table_blocks = plan.table_begin[i] + plan.block_begin[i + 1] - plan.block_begin[i];
-    rows.push_back(row);
     const auto blocks = plan.row_blocks(static_cast<std::int32_t>(i));
+    row.added.assign(blocks.begin(), blocks.end());
+    rows.push_back(std::move(row));
     if (blocks.empty()) continue;
     auto& held = held_[request];
     std::vector<block_id> added;
@@ -239,7 +241,8 @@ void played_rank::on_launch(const step_plan& plan, const scheduler_core& core) {
                 plan.total_width, plan.bucket, rows);
 }
 
-void played_rank::on_settle(const step_result& done, const scheduler_core&) {
+void played_rank::on_settle(const step_result& done, const scheduler_core& core) {
+  log_preempted(core.gathered());
   const auto step = static_cast<std::int64_t>(done.step.value);
   log_.waited(now_us(), rank_, step);
   const bool has_failed = done.code != errc::ok;
@@ -307,6 +310,8 @@ std::int64_t played_rank::host_ns(scenario_phase phase, std::int64_t us, step_id
 }
 
 std::chrono::nanoseconds played_rank::plan(const step_plan& plan) {
+  log_preempted(core_->gathered());
+  log_.planned(rank_, static_cast<std::int64_t>(plan.step.value));
   return std::chrono::nanoseconds(
     host_ns(scenario_phase::plan, it_.device.plan_time_us, plan.step));
 }
