@@ -85,12 +85,17 @@ private:
       out_.model.confidence.push_back(0.1 * draw_.between(1, 10));
   }
 
-  void make_policy() {
-    auto& policy = out_.engine.policy;
+  scenario_policy random_policy() {
+    scenario_policy policy;
     policy.victim = static_cast<scenario_victim>(draw_.below(4));
     policy.preempt_output = static_cast<scenario_preempt_output>(draw_.below(2));
     policy.on_step_failure = static_cast<scenario_step_failure>(draw_.below(2));
     policy.priority_preempts = draw_.one_in(3);
+    return policy;
+  }
+
+  void make_policy() {
+    out_.engine.policy = random_policy();
     out_.engine.vote.min_decode_gap = draw_.one_in(3) ? draw_.below(4) : 0;
   }
 
@@ -103,15 +108,15 @@ private:
     device.plan_time_us = draw_.one_in(2) ? draw_.below(400) : 0;
     device.settle_time_us = draw_.one_in(2) ? draw_.below(400) : 0;
     device.jitter_us = draw_.one_in(2) ? draw_.below(1500) : 0;
-    // No failures with a cache: the played model reports a row that goes on behind a cached block
-    // whose step has failed before the scheduler, which hears of it later, drops that row.
-    const bool may_fail = !out_.engine.prefix_cache && draw_.one_in(2);
-    const auto faults = may_fail ? draw_.between(1, 4) : 0;
-    // Apart from each other: the judge forgets a new life when a row of the old one fails.
-    for (std::int32_t i = 0; i < faults; ++i) {
-      const auto phase = draw_.one_in(2) ? scenario_phase::forward : scenario_phase::sample;
-      device.faults.push_back(
-        {phase, 100 * i + draw_.between(1, 80), {}, scenario_fault_kind::fail, 1});
+    if (!draw_.one_in(2)) return;
+    // Every second failure comes while steps behind the one before are still in flight, or not much
+    // later.
+    std::int32_t step = draw_.between(1, 80);
+    for (auto faults = draw_.between(1, 6); faults > 0; --faults) {
+      constexpr scenario_phase phases[] = {scenario_phase::copy_in, scenario_phase::forward,
+                                           scenario_phase::sample, scenario_phase::copy_out};
+      device.faults.push_back({phases[draw_.below(4)], step, {}, scenario_fault_kind::fail, 1});
+      step += draw_.one_in(2) ? draw_.between(1, 5) : draw_.between(20, 120);
     }
   }
 
@@ -150,28 +155,36 @@ private:
     return {{}, scenario_event{scenario_event_kind::token, request, 0, draw_.between(1, 15)}};
   }
 
-  /// The log has an order's effect when the scheduler next says something. Worlds with orders plan
-  /// in no time, and deliver what was in flight, so that it makes no difference to the judge.
-  bool takes_orders() const {
-    return out_.device.plan_time_us == 0 && out_.device.jitter_us == 0 &&
-           out_.engine.policy.preempt_output == scenario_preempt_output::deliver;
-  }
-
   void make_script() {
     const auto step_us = static_cast<std::int32_t>(out_.device.step_time_us);
     std::int32_t us = 0;
     for (std::int32_t i = 0; i < requests; ++i) {
       add({us, {}}, submit_verb{i, 1, 0});
       if (draw_.one_in(7)) add(moment_of(i, us), abort_verb{{i}, {}});
-      if (takes_orders() && draw_.one_in(8)) add(moment_of(i, us), preempt_verb{{i}});
+      if (draw_.one_in(8)) add(moment_of(i, us), preempt_verb{{i}});
       if (i >= 16 && !draw_.one_in(3)) us += draw_.below(2 * step_us);
     }
-    if (!takes_orders()) return;
-    for (auto changes = draw_.one_in(2) ? draw_.between(1, 6) : 0; changes > 0; --changes) {
-      set_verb verb;
-      verb.depth = draw_.between(1, out_.engine.depth);
-      add({draw_.below(us + 100'000), {}}, verb);
+    for (auto orders = draw_.one_in(2) ? draw_.between(1, 10) : 0; orders > 0; --orders)
+      give_order(draw_.below(us + 100'000));
+    if (draw_.one_in(20)) add({us + draw_.below(50'000), {}}, drain_verb{});
+  }
+
+  void give_order(std::int32_t us) {
+    set_verb set;
+    switch (draw_.below(6)) {
+    case 0: add({us, {}}, flush_verb{draw_.one_in(2)}); return;
+    case 1:
+      add({us, {}}, pause_verb{});
+      add({us + draw_.below(5'000), {}}, resume_verb{});
+      return;
+    case 2:
+      set.policy = random_policy();
+      // The log does not tell the judge what becomes of rows in flight from now on.
+      set.policy->preempt_output = out_.engine.policy.preempt_output;
+      break;
+    default: set.depth = draw_.between(1, out_.engine.depth);
     }
+    add({us, {}}, set);
   }
 
   static constexpr std::int32_t requests = 150;

@@ -334,6 +334,80 @@ TEST_CASE("a failed or lost step gives nothing, and what is behind it may go on"
   CHECK(lost.found() == names{});
 }
 
+TEST_CASE("a failed step takes nothing from a later life of its sequences") {
+  hand_made run("engine: { depth: 3 }\nscript:\n"
+                "  - submit: { id: a, prompt_tokens: 5, max_tokens: 2 }\n");
+  const auto of_epoch = [](audit_row row, std::uint32_t epoch) {
+    row.epoch = epoch;
+    return row;
+  };
+  run.launch(1, {prompt_row(0, 5)}, 0, step_kind::prefill);
+  run.launch(2, {decode_row(0, 5, 0)});
+  run.settle(1, {}, true);
+  run.launch(3, {of_epoch(prompt_row(0, 5), 1)}, 0, step_kind::prefill);
+  run.settle(2, {}, true);
+  run.launch(4, {of_epoch(decode_row(0, 5, 0), 1)});
+  CHECK(run.found() == names{});
+  run.settle(3, {{5, 1}});
+  run.launch(5, {of_epoch(decode_row(0, 6, 0), 1)});
+  CHECK(run.found() == names{"launched_past_foreseen_end"});
+}
+
+TEST_CASE("who began behind blocks that a failed step was to write gives nothing") {
+  const auto after = [](bool has_failed) {
+    hand_made run("engine: { depth: 3, prefix_cache: true }\nscript:\n"
+                  "  - submit: { id: a, prompt_tokens: 5, max_tokens: 9 }\n"
+                  "  - submit: { id: b, prompt_tokens: 5, max_tokens: 2, prompt: a }\n");
+    auto a = prompt_row(0, 5);
+    a.added = {{7}, {8}};
+    auto b = prompt_row(1, 1);
+    b.position = 4;
+    b.table_blocks = 2;
+    b.added = {{7}, {9}};
+    run.launch(1, {a}, 0, step_kind::prefill);
+    run.launch(2, {b}, 0, step_kind::prefill);
+    if (has_failed)
+      run.settle(1, {}, true);
+    else
+      run.settle(1, {{5, 1}});
+    run.settle(2, {{1, 1}});
+    run.launch(3, {decode_row(1, 5, 0)});
+    auto more = decode_row(1, 6, 0);
+    run.launch(4, {more});
+    return run.found();
+  };
+  CHECK(after(false) == names{"launched_past_foreseen_end"});
+  CHECK(after(true) == names{});
+}
+
+TEST_CASE("a plan is held against what was known when it was made") {
+  hand_made run("engine: { depth: 2 }\n" + two);
+  run.launch(1, {});
+  run.out.log.planned(0, 2);
+  run.out.log.depth_set(0, 1);
+  run.launch(2, {});
+  CHECK(run.found() == names{});
+  run.settle(1, {});
+  run.out.log.planned(0, 3);
+  run.launch(3, {});
+  CHECK(run.found() == names{"overlap_exceeds_depth"});
+  hand_made dropping("engine: { depth: 3, policy: { preempt_output: drop } }\nscript:\n"
+                     "  - submit: { id: a, prompt_tokens: 5, max_tokens: 2 }\n");
+  dropping.launch(1, {prompt_row(0, 5)}, 0, step_kind::prefill);
+  dropping.out.log.planned(0, 2);
+  dropping.out.log.happened(0, scenario_event_kind::preempted, 0);
+  dropping.launch(2, {decode_row(0, 5, 0)});
+  dropping.settle(1, {{5, 1}});
+  dropping.settle(2, {{1, 1}});
+  auto again = prompt_row(0, 5);
+  again.epoch = 1;
+  dropping.launch(3, {again}, 0, step_kind::prefill);
+  auto next = decode_row(0, 5, 0);
+  next.epoch = 1;
+  dropping.launch(4, {next});
+  CHECK(dropping.found() == names{});
+}
+
 TEST_CASE("the host waits once for a step, twice only for one with gated rows") {
   hand_made run(two);
   run.launch(1, {prompt_row(0, 5)}, 0, step_kind::prefill);
