@@ -70,10 +70,28 @@ public:
     check_step(form, name, log_.steps()[index]);
   }
 
+  // Tokens, and an end that they bring, are sent when their step settles. The log has them when they
+  // arrive: at the same time, but maybe behind a launch of that time.
+  std::optional<audit_log::occurrence> when(const scenario_event& event) const {
+    auto found = log_.find(event);
+    if (!found) return found;
+    const auto& entry = log_.entries()[found->order];
+    const bool is_end = entry.kind == audit_kind::finished &&
+                        (log_.final_of(entry).finish == scenario_finish::stop ||
+                         log_.final_of(entry).finish == scenario_finish::length);
+    if (entry.step == 0 || (entry.kind != audit_kind::tokens && !is_end)) return found;
+    const auto index = log_.step_index(entry.rank, entry.step);
+    if (index == no_index || log_.steps()[index].settle_order >= found->order) return found;
+    constexpr std::int64_t most_events_of_an_entry = 1 << 20;
+    found->sub += static_cast<std::int64_t>(found->order) * most_events_of_an_entry;
+    found->order = log_.steps()[index].settle_order;
+    return found;
+  }
+
   void operator()(const order_form& form) const {
     std::optional<audit_log::occurrence> before;
     for (std::size_t i = 0; i < form.events.size(); ++i) {
-      const auto found = log_.find(form.events[i]);
+      const auto found = when(form.events[i]);
       if (!found || found->order >= until_) {
         wrong("order", form.names[i], "it never happened");
         return;

@@ -183,6 +183,31 @@ TEST_CASE("form order: events happened, each behind the one before") {
   CHECK(judged("{ order: [step.1.settled, step.2.launched, step.2.settled] }") == "");
 }
 
+TEST_CASE("form order: an end is sent when its step settles, however late it arrives") {
+  const auto of = scenario_of("script:\n"
+                              "  - submit: { id: a, prompt_tokens: 5, max_tokens: 1 }\n"
+                              "  - submit: { id: b, prompt_tokens: 5, max_tokens: 1 }\n"
+                              "  - expect: { order: [a.token.1, a.finish, b.launched] }\n");
+  const auto it = first_case(of);
+  const auto oracle = ask_oracle(of, it);
+  const auto is_in_order = [&](bool settles_first) {
+    run_outcome out{audit_log(2, 1)};
+    const audit_row a[] = {next_row(it, oracle[0], 0, 0)};
+    const audit_row b[] = {next_row(it, oracle[1], 1, 0)};
+    const audit_row_result result[] = {{5, 1}};
+    out.log.launched(0, 0, 1, step_kind::prefill, 5, 0, a);
+    if (!settles_first) out.log.launched(2000, 0, 2, step_kind::prefill, 5, 0, b);
+    out.log.settled(2000, 0, 1, false, result);
+    if (settles_first) out.log.launched(2000, 0, 2, step_kind::prefill, 5, 0, b);
+    out.log.tokens(2000, 0, 0, 1, 0, oracle[0].tokens);
+    out.log.finished(2000, 0, 0, 1, final_of(oracle[0]));
+    const auto found = names_of(judge(of, it, out));
+    return std::find(found.begin(), found.end(), "order") == found.end();
+  };
+  CHECK(is_in_order(true));
+  CHECK(!is_in_order(false));
+}
+
 TEST_CASE("form decisions: kinds of the group's steps, empty ranks apart") {
   CHECK(judged("{ decisions: [prefill, decode, decode, decode] }") == "");
   CHECK(judged("{ decisions: [decode, decode], from: 3 }") == "");
