@@ -15,19 +15,20 @@ void hash_fence::reset() {
   slots_.assign(static_cast<std::size_t>(config_.state_slots), {});
 }
 
-// `next` gets what `before` held until its newest step.
-void hash_fence::check_user(const step_plan& plan, const user& next, const slot_use& before,
-                            ring launched, std::string_view what, std::int32_t number) {
-  if (before.newest.value == 0 || before.holder == next) return;
+// `next` gets what `before` held until step `newest`.
+void hash_fence::check_user(const step_plan& plan, const user& next, const user& before,
+                            step_id newest, ring launched, std::string_view what,
+                            std::int32_t number) {
+  if (newest.value == 0 || before == next) return;
   const auto text = [&] {
     return fmt::format("step {}: {} {} goes to sequence {} epoch {}, but step {} still uses it for "
                        "sequence {} epoch {}",
-                       plan.step.value, what, number, next.sequence.value, next.epoch,
-                       before.newest.value, before.holder.sequence.value, before.holder.epoch);
+                       plan.step.value, what, number, next.sequence.value, next.epoch, newest.value,
+                       before.sequence.value, before.epoch);
   };
-  if (before.newest == plan.step) log_->add("reused_before_fence", text());
+  if (newest == plan.step) log_->add("reused_before_fence", text());
   for (const auto& work : launched) {
-    if (work->is_free || work->step_ != before.newest || work.use_count() == 1) continue;
+    if (work->is_free || work->step_ != newest || work.use_count() == 1) continue;
     if (work->is_complete)
       log_->add("reused_before_fence", text());
     else
@@ -41,26 +42,48 @@ void hash_fence::check(const step_plan& plan, ring launched) {
     if (slot.value < 0 || slot.value >= std::ssize(slots_)) continue;
     const user next{slot, plan.sequences[row], plan.epochs[row]};
     auto& mine = slots_[static_cast<std::size_t>(slot.value)];
-    const auto start = std::find_if(plan.starts.begin(), plan.starts.end(),
-                                    [&](const slot_start& it) { return it.slot == slot; });
-    if (start != plan.starts.end()) {
-      check_user(plan, next, mine, launched, "slot", slot.value);
+    const bool is_start = std::any_of(plan.starts.begin(), plan.starts.end(),
+                                      [&](const slot_start& it) { return it.slot == slot; });
+    if (is_start) {
+      check_user(plan, next, mine.holder, mine.newest, launched, "slot", slot.value);
       mine.holder = next;
+      mine.table.clear();
     }
-    const auto hits = start == plan.starts.end() ? 0 : start->position / config_.block_size;
-    auto ordinal = plan.table_begin[row];
-    for (const auto block : plan.row_blocks(static_cast<std::int32_t>(row))) {
-      const bool is_hit = ordinal++ < hits;
-      if (block.value < 0 || block.value >= std::ssize(blocks_)) continue;
-      auto& holder = blocks_[static_cast<std::size_t>(block.value)];
-      if (!is_hit && holder.slot.value >= 0) {
-        const auto& use_by_holder = slots_[static_cast<std::size_t>(holder.slot.value)];
-        if (use_by_holder.holder == holder)
-          check_user(plan, next, use_by_holder, launched, "block", block.value);
-      }
-      holder = next;
-    }
+    check_blocks(plan, row, mine, launched);
     mine.newest = plan.step;
+  }
+}
+
+// A table only gets shorter in the middle of a life when its tail was returned.
+void hash_fence::cut_table(slot_use& mine, std::int32_t end) {
+  for (; std::ssize(mine.table) > end; mine.table.pop_back()) {
+    if (!is_block(mine.table.back())) continue;
+    auto& it = blocks_[static_cast<std::size_t>(mine.table.back().value)];
+    if (it.holder == mine.holder) it.left = mine.newest;
+  }
+}
+
+void hash_fence::check_blocks(const step_plan& plan, std::size_t row, slot_use& mine,
+                              ring launched) {
+  const auto slot = plan.slots[row];
+  const user next{slot, plan.sequences[row], plan.epochs[row]};
+  const auto start = std::find_if(plan.starts.begin(), plan.starts.end(),
+                                  [&](const slot_start& it) { return it.slot == slot; });
+  const auto hits = start == plan.starts.end() ? 0 : start->position / config_.block_size;
+  auto ordinal = plan.table_begin[row];
+  cut_table(mine, ordinal);
+  for (const auto block : plan.row_blocks(static_cast<std::int32_t>(row))) {
+    const bool is_hit = ordinal++ < hits;
+    mine.table.push_back(block);
+    if (!is_block(block)) continue;
+    auto& use = blocks_[static_cast<std::size_t>(block.value)];
+    if (!is_hit && use.holder.slot.value >= 0) {
+      const auto& slot_of_holder = slots_[static_cast<std::size_t>(use.holder.slot.value)];
+      const auto newest = use.left.value > 0 ? use.left : slot_of_holder.newest;
+      if (slot_of_holder.holder == use.holder)
+        check_user(plan, next, use.holder, newest, launched, "block", block.value);
+    }
+    use = {next, {}};
   }
 }
 

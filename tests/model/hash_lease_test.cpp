@@ -209,6 +209,43 @@ TEST_CASE("blocks and slots that go to others before their step has settled are 
   }
 }
 
+TEST_CASE("the returned tail of a table waits for the rows launched before, not for later ones "
+          "[I13][I17]") {
+  hash_driver driver(timed(3));
+  driver.add(prompt_of("a", 9), greedy(), 9);
+  auto first = driver.plan();
+  const auto tail = driver.take_block();
+  first->blocks.push_back(tail);
+  ++first->block_begin.back();
+  driver.launch(std::move(first));
+  const auto go_on = [&] {
+    driver.sequences[0].blocks.pop_back();
+    driver.launch(driver.plan());  // its table is a block shorter
+    driver.sequences[0].is_over = true;
+    driver.add(prompt_of("b", 3), greedy(), 1);
+    auto plan = driver.plan();
+    plan->blocks[0] = tail;
+    driver.launch(std::move(plan));
+  };
+  SUBCASE("before they have ended it is too early") {
+    go_on();
+    driver.settle();
+    const auto errors = driver.runner().canary().errors();
+    REQUIRE(errors.size() >= 1);
+    CHECK(errors[0].name == "reused_before_fence");
+    CHECK(errors[0].text == fmt::format("step 3: block {} goes to sequence 101 epoch 0, but step 1 "
+                                        "still uses it for sequence 100 epoch 0",
+                                        tail.value));
+  }
+  SUBCASE("behind them it may go to others") {
+    driver.settle();
+    go_on();
+    driver.settle();
+    driver.settle();
+    check_canary(driver);
+  }
+}
+
 TEST_CASE("a step that failed is not waited for: its blocks may be used again") {
   auto options = timed(2);
   options.timing.faults = {{2, step_phase::copy_in, fault_kind::fail, 1}};
