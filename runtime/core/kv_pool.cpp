@@ -118,7 +118,7 @@ bool kv_pool::is_hit(const prefix_match& match, prefix_hit& hit, std::vector<blo
     if (mutant(13) && refs > 0) --refs;  // a shared block counted once
     if (++refs == 1) index_.hold(match.block);
     hit.blocks.push_back(match.block);
-    if (match.pending != step_id{}) {
+    if (match.pending != step_id{} && !mutant(23)) {  // 23: a hit waits for nothing
       const bool is_first = hit.pending_first == step_id{};
       hit.pending_first = is_first ? match.pending : std::min(hit.pending_first, match.pending);
       hit.pending_last = std::max(hit.pending_last, match.pending);
@@ -129,7 +129,7 @@ bool kv_pool::is_hit(const prefix_match& match, prefix_hit& hit, std::vector<blo
     if (free_blocks_.empty()) give_up_cached(moves, match.host);
     const auto block = take_free_block();
     index_.restore(match.host, block);
-    moves.push_back({block, match.host, false});
+    if (!mutant(24)) moves.push_back({block, match.host, false});  // 24: nothing is copied
     ++counters_.host_hits;
     hit.blocks.push_back(block);
     return true;

@@ -30,7 +30,7 @@ kv_release release_queue::drain(step_id settled) {
     const auto& oldest = parked_.front();
     // Drained a step before its fence has settled.
     if (settled_.value + (mutant(5) ? 1 : 0) < oldest.fence.value) break;
-    if (suspect_ && *suspect_ <= oldest.fence) break;
+    if (suspect_ && *suspect_ <= oldest.fence && !mutant(33)) break;  // 33: a time-out is an end
     freed.blocks.insert(freed.blocks.end(), oldest.blocks.rbegin(), oldest.blocks.rend());
     freed.slots.insert(freed.slots.end(), oldest.slots.begin(), oldest.slots.end());
     parked_.pop_front();

@@ -142,9 +142,8 @@ void scheduler_core::start(sequence_state& sequence) {
 // The fewest tokens in flight decide, not the most: a guess must not end a sequence early.
 void scheduler_core::retire_if_foreseen(sequence_state& sequence) {
   const auto& ledger = sequence.ledger;
-  // An end foreseen by the most that may be in flight.
-  if (mutant(17) && ledger.emitted() + ledger.inflight_max() < sequence.stop.limit()) return;
-  if (!mutant(17) && ledger.emitted() + ledger.inflight_min() < sequence.stop.limit()) return;
+  const auto coming = mutant(17) ? ledger.inflight_max() : ledger.inflight_min();
+  if (ledger.emitted() + coming < sequence.stop.limit()) return;
   leave_running(sequence);
   sequence.phase = sequence_phase::retiring;
   retiring_.push_back(&sequence);
@@ -152,7 +151,8 @@ void scheduler_core::retire_if_foreseen(sequence_state& sequence) {
 
 std::span<const float> scheduler_core::old_confidences(const sequence_state& sequence,
                                                        step_id step) const {
-  const auto lag = static_cast<std::uint64_t>(std::max(2, depth_));
+  // 30: as new as they come.
+  const auto lag = mutant(30) ? 1 : static_cast<std::uint64_t>(std::max(2, depth_));
   const auto& made = sequence.made;
   step_id newest{};
   std::size_t at = 0;

@@ -206,6 +206,7 @@ private:
                     std::int64_t kept, std::int64_t given);
   void remember_drafts(sequence_state& sequence, const step_result& result, std::int32_t row);
   void fail_row(sequence_state& sequence, const step_result& result, std::uint32_t epoch);
+  void deliver_no_more(sequence_state& sequence);
   void compute_again(sequence_state& sequence);
   void fail_dependents(step_id failed);
   void settle_ended_row(sequence_state& sequence, std::int64_t tokens);

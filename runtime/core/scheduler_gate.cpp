@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/base/check.hpp"
+#include "runtime/core/mutant.hpp"
 #include "runtime/core/scheduler_core.hpp"
 
 namespace deepinfer {
@@ -91,7 +92,7 @@ void scheduler_core::fill_masks(sequence_state& sequence, std::int32_t width, st
       ++advanced;
     }
   }
-  grammar.rewind(advanced);
+  if (!mutant(20)) grammar.rewind(advanced);  // 20: of all state, the grammar is not rewound
 }
 
 void scheduler_core::allow_end_ids(const sequence_state& sequence,
@@ -117,7 +118,7 @@ bool scheduler_core::can_open(const launched_step& record) const {
   for (std::size_t i = 0; i < record.rows.size(); ++i) {
     const auto& sequence = *record.rows[i];
     if (record.gated[i] == 0 || !is_live_row(sequence, record.epochs[i])) continue;
-    if (sequence.ledger.row(0).step != record.step) return false;
+    if (sequence.ledger.row(0).step != record.step && !mutant(18)) return false;  // 18: too early
   }
   return true;
 }

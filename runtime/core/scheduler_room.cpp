@@ -23,7 +23,7 @@ scheduler_core::room scheduler_core::current_room() const {
           static_cast<std::int64_t>(credit_slots_.size()),
           config_.max_num_seqs - static_cast<std::int64_t>(running_.size()),
           outside(),
-          book_.promised() + retiring_blocks()};
+          (mutant(8) ? 0 : book_.promised()) + retiring_blocks()};  // 8: fences are not waited for
 }
 
 victim_candidate scheduler_core::view_of(const sequence_state& sequence) const {
@@ -51,7 +51,8 @@ bool scheduler_core::is_picked(const sequence_state& sequence) const {
 // room and is the least safe of all gives way itself, unless it is alone [I56].
 bool scheduler_core::may_displace(const sequence_state& victim,
                                   const sequence_state& requester) const {
-  if ((!victim.has_emitted && !mutant(9)) || is_picked(victim)) return false;  // 9: no progress
+  if (!victim.has_emitted && !mutant(9)) return false;  // 9: a life without progress
+  if (is_picked(victim) && !mutant(32)) return false;   // 32: a row of the plan in the making
   if (requester.phase == sequence_phase::queued)
     return config_.policy.priority_preempts &&
            victim.place.falling_priority > requester.place.falling_priority;
@@ -59,7 +60,7 @@ bool scheduler_core::may_displace(const sequence_state& victim,
   const bool is_last = std::none_of(running_.begin(), running_.end(), [&](const auto* it) {
     return it != &requester && is_safer(requester, *it);
   });
-  return is_last && running_.size() > 1;
+  return is_last && (running_.size() > 1 || mutant(31));  // 31: who is alone gives way, too
 }
 
 sequence_state* scheduler_core::next_victim(const sequence_state& requester) const {
@@ -125,6 +126,7 @@ void scheduler_core::queue_again(sequence_state& sequence) {
   sequence.closed_gate = {};
   sequence.made.steps = {};
   sequence.made.drafts.clear();
+  if (mutant(14)) sequence.place.arrival = ++arrivals_;  // the place in the queue is lost
   queue_.push(sequence.place, sequence);
 }
 

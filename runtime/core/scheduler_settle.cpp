@@ -87,7 +87,9 @@ void scheduler_core::settle_row(sequence_state& sequence, const step_result& res
            result.step.value, sequence.id().value, launched.step.value);
   DI_CHECK(given <= launched.yields_max, "row {} of step {} gave {} tokens, expected {}..{}", row,
            result.step.value, given, launched.yields_min, launched.yields_max);
-  if (sequence.phase == sequence_phase::ended) return settle_ended_row(sequence, given);
+  // 21: what an over-run row gives is told.
+  if (sequence.phase == sequence_phase::ended && !mutant(21))
+    return settle_ended_row(sequence, given);
   // No check of the epoch.
   const bool is_stale = !mutant(4) && epoch != sequence.ledger.epoch();
   // Of an earlier life: its tokens are computed again, unless they are to be delivered.
@@ -114,6 +116,7 @@ void scheduler_core::keep_tokens(sequence_state& sequence, const step_result& re
   const auto given = static_cast<std::int64_t>(tokens.size());
   const auto legal = static_cast<std::size_t>(legal_tokens(sequence, tokens));
   auto verdict = sequence.stop.check(tokens.first(legal));
+  if (mutant(29)) verdict.kept = static_cast<std::int32_t>(legal);  // what follows a stop is kept
   const auto kept = tokens.first(static_cast<std::size_t>(verdict.kept));
   follow(sequence, kept);
 
@@ -157,7 +160,9 @@ void scheduler_core::go_on(sequence_state& sequence, const step_result& result, 
     return queue_again(sequence);
   }
   return_surplus(sequence);
-  if (config_.prefix_cache) publish(sequence, sequence.ledger.committed() / config_.block_size, {});
+  // 28: the last known id has no KV yet.
+  const auto full = mutant(28) ? sequence.ledger.known() : sequence.ledger.committed();
+  if (config_.prefix_cache) publish(sequence, full / config_.block_size, {});
   // Accepted drafts may have brought the end into sight.
   if (!mutant(6) && sequence.phase == sequence_phase::running) retire_if_foreseen(sequence);
 }
@@ -192,11 +197,8 @@ void scheduler_core::fail_row(sequence_state& sequence, const step_result& resul
   if (sequence.phase == sequence_phase::ended) return settle_ended_row(sequence, 0);
   sequence.ledger.drop(result.step);
   if (!is_live_row(sequence, epoch)) return;
-  if (sequence.phase == sequence_phase::preempted) {
-    // Its tokens are lost, and those of later rows would leave a gap: nothing more is delivered.
-    --preempted_;
-    return queue_again(sequence);
-  }
+  // Its tokens are lost, and those of later rows would leave a gap.
+  if (sequence.phase == sequence_phase::preempted) return deliver_no_more(sequence);
   const bool may_repeat = config_.policy.on_step_failure == failure_rule::retry;
   if (may_repeat && ++sequence.retries <= most_retries) return compute_again(sequence);
   sequence_chunk chunk;
@@ -206,6 +208,12 @@ void scheduler_core::fail_row(sequence_state& sequence, const step_result& resul
                  fmt::format("step {}, which held the sequence, failed: {}{}{}", result.step.value,
                              name_of(result.code), *result.what ? ", " : "", result.what),
                  std::move(chunk));
+}
+
+// What a preempted sequence still has in flight is computed again instead.
+void scheduler_core::deliver_no_more(sequence_state& sequence) {
+  --preempted_;
+  queue_again(sequence);
 }
 
 // Later launched rows of the sequence stand on what was never computed: they are stale as well.
@@ -225,16 +233,20 @@ void scheduler_core::compute_again(sequence_state& sequence) {
 void scheduler_core::fail_dependents(step_id failed) {
   if (!config_.prefix_cache) return;
   const step_id last{launched_};
-  for (auto step = failed.value; step <= last.value; ++step)
-    if (!mutant(19)) outbox_.want.retract.push_back({step});  // a failed step keeps its names
+  for (auto step = failed.value; step <= last.value; ++step) {
+    if (mutant(19)) break;                            // a failed step keeps its names
+    if (mutant(25) && step > failed.value) continue;  // those behind it keep theirs
+    outbox_.want.retract.push_back({step});
+  }
   failed_[failures_++ % failed_.size()] = {failed, last};
   ++index_stamp_;
   for (auto* sequence : by_arrival([](const auto& it) { return it.waits_last.value > 0; })) {
     if (last < sequence->waits_first || sequence->waits_last < failed) continue;
     if (sequence->phase == sequence_phase::queued)
       forget_hit(*sequence);
-    else if (sequence->phase == sequence_phase::running ||
-             sequence->phase == sequence_phase::retiring)
+    else if (sequence->phase == sequence_phase::preempted)
+      deliver_no_more(*sequence);
+    else if (sequence->phase != sequence_phase::ended)
       compute_again(*sequence);
   }
 }
@@ -251,6 +263,7 @@ void scheduler_core::return_surplus(sequence_state& sequence) {
                          config_.draft_overhang);
   book_.park(entry.fence, entry.blocks, 0, {settled_});
   parked_fence_ = std::max(parked_fence_, entry.fence.value);
+  if (mutant(10)) outbox_.leases.entries.push_back(entry);  // a tail returned twice
   outbox_.leases.entries.push_back(std::move(entry));
   outbox_.leases_due = true;
 }

@@ -134,7 +134,7 @@ void scheduler_core::take_hit(const prefix_hit& hit) {
   const bool is_void = std::any_of(failed_.begin(), failed_.end(), [&](const auto& it) {
     return it.first.value > 0 && hit.pending_first <= it.last && it.first <= hit.pending_last;
   });
-  auto kept = is_wanted && !is_void ? std::ssize(hit.blocks) : 0;
+  auto kept = is_wanted && (!is_void || mutant(26)) ? std::ssize(hit.blocks) : 0;
   if (is_wanted) {
     auto& sequence = *found->second;
     const auto most = (sequence.ledger.known() - 1) / config_.block_size;
@@ -143,7 +143,8 @@ void scheduler_core::take_hit(const prefix_hit& hit) {
     if (kept > 0) {
       for (std::int64_t i = 0; i < kept; ++i) book_.enter(hit.blocks[static_cast<std::size_t>(i)]);
       sequence.lease.begin_with({hit.blocks.begin(), hit.blocks.begin() + kept});
-      const auto known = mutant(11) ? kept + 1 : kept;  // a block late
+      // 11: a block late, 16: a block early.
+      const auto known = mutant(11) ? kept + 1 : mutant(16) ? kept - 1 : kept;
       sequence.ledger.begin_at(known * config_.block_size);
       sequence.ledger.grow_capacity(kept * config_.block_size);
       sequence.published.pending = sequence.published.settled = kept;

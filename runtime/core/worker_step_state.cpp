@@ -5,6 +5,7 @@
 
 #include "runtime/base/check.hpp"
 #include "runtime/core/capacity.hpp"
+#include "runtime/core/mutant.hpp"
 
 namespace deepinfer {
 
@@ -47,7 +48,9 @@ worker_step_state* worker_step_ring::find(step_id step) {
 completion_kind worker_step_ring::complete(step_id step, std::uint64_t generation,
                                            const device_status& status, const phase_times& times) {
   auto& state = place_of(step.value);
-  if (state.step != step || state.generation != generation) return completion_kind::unknown;
+  // 22: who used the place before is not told from who uses it now.
+  const bool is_other = state.step != step || state.generation != generation;
+  if (is_other && !mutant(22)) return completion_kind::unknown;
   if (state.stage == worker_step_stage::launched) {
     state.stage = worker_step_stage::finished;
     state.status = status;

@@ -57,12 +57,17 @@ rank_world::rank_world(scheduler_config config, std::uint64_t model_seed)
 
 seq_id rank_world::submit(std::int32_t prompt_tokens, sampling_params params,
                           std::int32_t stop_after, std::int32_t priority) {
-  const seq_id id{++last_id_};
   std::vector<token_id> prompt;
   for (std::int32_t i = 0; i < prompt_tokens; ++i) {
-    const auto text = i < shared_ids_ ? 1 : id.value * 1000;
+    const auto text = i < shared_ids_ ? 1 : (last_id_ + 1) * 1000;
     prompt.push_back(word(mix(text + static_cast<std::uint64_t>(i))));
   }
+  return submit(std::move(prompt), std::move(params), stop_after, priority);
+}
+
+seq_id rank_world::submit(std::vector<token_id> prompt, sampling_params params,
+                          std::int32_t stop_after, std::int32_t priority) {
+  const seq_id id{++last_id_};
   request_view view;
   view.request = {id, std::make_shared<const std::vector<token_id>>(std::move(prompt)),
                   std::make_shared<const sampling_params>(std::move(params)), priority};
@@ -90,10 +95,13 @@ void rank_world::check_blocks(const step_plan& plan, std::size_t row) {
   for (const auto block : plan.row_blocks(static_cast<std::int32_t>(row))) {
     require(pool_.references(block) >= 1, "[I17] step {} appends block {}, which is free",
             plan.step.value, block.value);
+    // With a cache others may hold it as well where the row reads it, never where it writes.
+    const auto end = (std::ssize(table) + 1) * config_.block_size;
+    const bool is_hit = config_.prefix_cache && end <= plan.positions[row];
     for (const auto& [other_id, other] : host_tables_)
-      require(config_.prefix_cache || std::find(other.begin(), other.end(), block) == other.end(),
-              "[I17] block {} of sequence {} is in the table of {}", block.value, id.value,
-              other_id);
+      require(is_hit || std::find(other.begin(), other.end(), block) == other.end(),
+              "[I17][I48] step {} writes block {} of sequence {}, it is in the table of {}",
+              plan.step.value, block.value, id.value, other_id);
     table.push_back(block);
   }
   const auto* sequence = core_.find(id);
@@ -185,8 +193,11 @@ void rank_world::complete(errc code) {
   flying_.pop_front();
   step_result result;
   result.clear();
-  run(step, result);  // a failed step may have written everything, too
-  if (code != errc::ok) result.clear();
+  run(step, result);
+  if (code != errc::ok) {  // it may have written everything, but nobody may count on it
+    result.clear();
+    for (const auto index : written_) cells_[index].is_void = true;
+  }
   result.step = step.plan.step;
   result.code = code;
   settled_ = step.plan.step.value;
@@ -262,6 +273,20 @@ void rank_world::note_chunks() {
   }
 }
 
+// The core may have returned the tail of a table; what is left is as it was. That the tail is not
+// lost and not double is for the audit.
+void rank_world::cut_tables() {
+  for (auto& [id, table] : host_tables_) {
+    const auto* sequence = core_.find({id});
+    if (!sequence || sequence->ledger.epoch() != views_.at(id).epoch) continue;
+    const auto held = sequence->lease.blocks();
+    require(held.size() <= table.size() && std::equal(held.begin(), held.end(), table.begin()),
+            "[I25] sequence {} holds {} blocks that are not the first of its table of {}", id,
+            held.size(), table.size());
+    table.assign(held.begin(), held.end());
+  }
+}
+
 void rank_world::send() {
   core_.take_outbox(box_);
   for (const auto id : box_.preempted) {
@@ -281,6 +306,7 @@ void rank_world::send() {
     view.epoch = ~0u;  // until it starts again
   }
   note_chunks();
+  cut_tables();
   if (box_.has_want()) {
     asks_.push_back(box_.want);
     ++asks_sent_;
@@ -337,7 +363,7 @@ void rank_world::freed(const kv_release& done) {
                 step.plan.step.value);
     const auto first = static_cast<std::size_t>(block.value * config_.block_size);
     for (std::int32_t i = 0; i < config_.block_size; ++i)
-      cells_[first + static_cast<std::size_t>(i)] = {-7, 0xDEAD};
+      cells_[first + static_cast<std::size_t>(i)] = {-7, 0xDEAD, false};
   }
   for (const auto slot : done.slots) {
     for (const auto& step : flying_)

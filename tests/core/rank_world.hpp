@@ -83,6 +83,8 @@ public:
 
   seq_id submit(std::int32_t prompt_tokens, sampling_params params, std::int32_t stop_after = 0,
                 std::int32_t priority = 0);
+  seq_id submit(std::vector<token_id> prompt, sampling_params params, std::int32_t stop_after = 0,
+                std::int32_t priority = 0);
   /// Plans and launches one step.
   bool launch();
   /// The oldest launched step runs and settles, with `code`.
@@ -118,6 +120,7 @@ private:
   struct cell {
     std::int64_t position = -1;
     std::uint64_t chain = 0;
+    bool is_void = false;  ///< a failed step was to write it, or what it stands on
   };
   struct device_slot {
     seq_id sequence;
@@ -145,7 +148,8 @@ private:
   std::vector<token_id> run_row(const step_plan& plan, std::size_t row, device_slot& slot);
   std::vector<token_id> row_ids(const step_plan& plan, std::size_t row, const device_slot& slot);
   void write(const step_plan& plan, device_slot& slot, std::int64_t position, token_id id);
-  void read_prefix(const step_plan& plan, const device_slot& slot);
+  void read_prefix(const step_plan& plan, std::size_t row, const device_slot& slot);
+  bool is_doomed(const step_plan& plan, std::size_t row) const;
   void make_drafts(request_view& view, device_slot& slot);
   void check_gains(const launched& step, const step_result& result,
                    const std::vector<request_view>& before);
@@ -154,6 +158,7 @@ private:
   void grow(request_view& view, std::int64_t position) const;
   token_id truth(request_view& view, std::int64_t position) const;
   void send();
+  void cut_tables();
   void note_chunks();
   void freed(const kv_release& done);
   void audit();
@@ -175,6 +180,7 @@ private:
   std::map<std::uint64_t, std::vector<block_id>> host_tables_;
 
   std::vector<cell> cells_;
+  std::vector<std::size_t> written_;  ///< cells, by the newest step that ran
   std::vector<device_slot> slots_;
   struct sampled_row {
     token_id last = -1;

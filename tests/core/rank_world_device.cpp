@@ -6,7 +6,15 @@
 
 namespace deepinfer::test {
 
-void rank_world::read_prefix(const step_plan& plan, const device_slot& slot) {
+// What the row gives will be dropped.
+bool rank_world::is_doomed(const step_plan& plan, std::size_t row) const {
+  const auto* it = core_.find(plan.sequences[row]);
+  if (!it || it->phase == sequence_phase::ended) return true;
+  const bool is_delivered = it->phase == sequence_phase::preempted;
+  return plan.epochs[row] + (is_delivered ? 1 : 0) != it->ledger.epoch();
+}
+
+void rank_world::read_prefix(const step_plan& plan, std::size_t row, const device_slot& slot) {
   auto& view = views_.at(slot.sequence.value);
   for (std::int64_t p = 0; p < slot.length; ++p) {
     const auto ordinal = static_cast<std::size_t>(p / config_.block_size);
@@ -16,6 +24,10 @@ void rank_world::read_prefix(const step_plan& plan, const device_slot& slot) {
     const auto& it = cells_[static_cast<std::size_t>(
       slot.table[ordinal].value * config_.block_size + p % config_.block_size)];
     truth(view, p);
+    require(!it.is_void || is_doomed(plan, row),
+            "[I48][I49] step {}: sequence {} stands on position {}, which a failed step was to "
+            "write",
+            plan.step.value, slot.sequence.value, p);
     require(it.position == p && it.chain == view.chains[static_cast<std::size_t>(p)],
             "[I17][I32] step {}: block {} holds position {} chain {:#x}, sequence {} wants {}: "
             "{:#x}",
@@ -36,17 +48,14 @@ void rank_world::write(const step_plan& plan, device_slot& slot, std::int64_t po
   const auto block = slot.table[ordinal];
   require(pool_.references(block) > 0, "[I17] step {} writes free block {}", plan.step.value,
           block.value);
-  auto before = mix(seed_);
-  if (position > 0) {
-    const auto p = position - 1;
-    const auto& last = cells_[static_cast<std::size_t>(
-      slot.table[static_cast<std::size_t>(p / config_.block_size)].value * config_.block_size +
-      p % config_.block_size)];
-    before = last.chain;
-  }
-  cells_[static_cast<std::size_t>(block.value * config_.block_size +
-                                  position % config_.block_size)] = {position,
-                                                                     next_chain(before, id)};
+  const auto index_of = [&](std::int64_t p) {
+    const auto in_table = static_cast<std::size_t>(p / config_.block_size);
+    return static_cast<std::size_t>(slot.table[in_table].value * config_.block_size +
+                                    p % config_.block_size);
+  };
+  const auto before = position > 0 ? cells_[index_of(position - 1)] : cell{-1, mix(seed_), false};
+  written_.push_back(index_of(position));
+  cells_[written_.back()] = {position, next_chain(before.chain, id), before.is_void};
   written_end = std::max(written_end, position + 1);
 }
 
@@ -92,15 +101,15 @@ std::vector<token_id> rank_world::run_row(const step_plan& plan, std::size_t row
   require(is_chunk ? plan.positions[row] == slot.length : plan.positions[row] >= slot.length,
           "[I05][I33] step {} plans position {}, the device is at {}", plan.step.value,
           plan.positions[row], slot.length);
-  auto ordinal = static_cast<std::size_t>(plan.table_begin[row]);
-  for (const auto block : plan.row_blocks(static_cast<std::int32_t>(row))) {
-    require(ordinal == slot.table.size(), "[I25] ordinal {} of a table of {} is written", ordinal,
-            slot.table.size());
+  // Behind where it begins is a tail that was returned.
+  const auto begin = static_cast<std::size_t>(plan.table_begin[row]);
+  require(begin <= slot.table.size(), "[I25] ordinal {} of a table of {} is written", begin,
+          slot.table.size());
+  slot.table.resize(std::min(begin, slot.table.size()));
+  for (const auto block : plan.row_blocks(static_cast<std::int32_t>(row)))
     slot.table.push_back(block);
-    ++ordinal;
-  }
   auto& view = views_.at(id.value);
-  read_prefix(plan, slot);
+  read_prefix(plan, row, slot);
   const auto ids = row_ids(plan, row, slot);
   for (std::size_t i = 0; i < ids.size(); ++i)
     write(plan, slot, slot.length + static_cast<std::int64_t>(i), ids[i]);
@@ -135,6 +144,7 @@ void rank_world::run(const launched& step, step_result& result) {
     slot.length = start.position;
   }
   std::vector<sampled_row> sampled;
+  written_.clear();
   result.drafts_per_row = config_.num_drafts;
   for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
     auto& slot = slots_.at(static_cast<std::size_t>(plan.slots[i].value));

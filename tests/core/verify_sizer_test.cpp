@@ -7,9 +7,11 @@
 #include <map>
 #include <vector>
 
+#include "runtime/core/scheduler_core.hpp"
 #include "runtime/core/verify_sizer.hpp"
 #include "tests/core/death.hpp"
 #include "tests/core/json_texts.hpp"
+#include "tests/core/rank_world.hpp"
 
 using namespace deepinfer;
 using namespace deepinfer::test;
@@ -257,4 +259,40 @@ TEST_CASE(
   dies([] { verify_sizer({}, 1, 1, -1.0); }, "a sampler of -1 us");
   dies([] { verify_sizer({{1, 1}}, 2, 1).total(rows_of(row_list(3), 2)); }, "more than 2 drafts");
   dies([] { verify_sizer({{1, 1}}, 2, 1).observe(3, 3, 1, 1); }, "3 rows");
+}
+
+TEST_CASE("a step's size does not depend on confidences of the drafts it decides about: they are "
+          "max(2, depth) steps old [I33]") {
+  for (std::int32_t depth = 1; depth <= 3; ++depth) {
+    CAPTURE(depth);
+    verify_sizer sizer({{1, 100.0}, {4, 130.0}}, 1, 3);
+    auto config = small_config();
+    config.depth = depth;
+    config.num_drafts = 3;
+    scheduler_core core(config, {.sizer = &sizer});
+    sampling_params params;
+    params.max_tokens = 100;
+    core.submit({{1},
+                 std::make_shared<const std::vector<token_id>>(3, 9),
+                 std::make_shared<const sampling_params>(params),
+                 0},
+                0);
+    kv_grant all;
+    for (std::int32_t i = 0; i < 40; ++i) all.blocks.push_back({i});
+    all.slots = {{0}};
+    core.grant(all);
+    const auto lag = static_cast<std::uint64_t>(std::max(2, depth));
+    const auto are_bad = [](std::uint64_t step) { return step % 5 < 2; };
+    for (std::uint64_t step = 1; step <= 20; ++step) {
+      CAPTURE(step);
+      step_plan plan;
+      REQUIRE(core.plan(plan));  // all before it has settled: newer confidences are there
+      if (step > 1) CHECK(plan.total_width == (step > lag && are_bad(step - lag) ? 1 : 4));
+      step_result result{plan.step, errc::ok, plan.sequences, plan.epochs, {0, 1}, {9}};
+      result.drafts_per_row = 3;
+      result.drafts = {9, 9, 9};
+      result.confidences.assign(3, are_bad(step) ? 0.01f : 0.99f);
+      core.settle(result);
+    }
+  }
 }

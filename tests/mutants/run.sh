@@ -63,10 +63,12 @@ for number in "${numbers[@]}"; do
   name=$(awk -v n="$number" '$1 == n { sub(/^[0-9]+ /, ""); print }' tests/mutants/table.txt)
   killer=$(first_failure "$number")
   alone=no
-  if [ -n "$(first_failure "$number" --test-case="$exhaustive")" ]; then
-    alone=yes
-    by_exhaustive=$((by_exhaustive + 1))
-  fi
+  # shellcheck disable=SC2254  # a pattern
+  case $killer in
+    $exhaustive) alone=yes ;;
+    *) [ -z "$(first_failure "$number" --test-case="$exhaustive")" ] || alone=yes ;;
+  esac
+  [ "$alone" = no ] || by_exhaustive=$((by_exhaustive + 1))
   [ -n "$killer" ] || survivors=$((survivors + 1))
   printf '%-3s %-66s %-10s %s\n' "$number" "$name" "$alone" "${killer:-NOBODY}"
 done
