@@ -219,7 +219,7 @@ void rank_world::complete(errc code) {
 }
 
 // A row of its sequence's life, or of the one that was taken away and is to be delivered, gives its
-// tokens at its settle; any other gives none.
+// tokens at its settle; any other gives none, nor one that stands on a failed step.
 void rank_world::check_gains(const launched& step, const step_result& result,
                              const std::vector<request_view>& before) {
   for (std::size_t i = 0; i < step.plan.sequences.size(); ++i) {
@@ -228,8 +228,8 @@ void rank_world::check_gains(const launched& step, const step_result& result,
     const auto given = has_failed ? 0 : result.row_tokens(static_cast<std::int32_t>(i)).size();
     const auto gained = view.got.size() - before[i].got.size();
     const auto epoch = step.plan.epochs[i];
-    const bool counts =
-      before[i].finals == 0 && (epoch == before[i].epoch || epoch == before[i].delivers);
+    const bool counts = before[i].finals == 0 && !on_void_[i] &&
+                        (epoch == before[i].epoch || epoch == before[i].delivers);
     require(gained <= (counts ? given : 0), "[I41] step {} gave row {} {} tokens, {} left",
             settled_, i, given, gained);
     require(!counts || view.finals > 0 || gained == given,

@@ -181,6 +181,7 @@ private:
 
   std::vector<cell> cells_;
   std::vector<std::size_t> written_;  ///< cells, by the newest step that ran
+  std::vector<bool> on_void_;         ///< its rows that read what a failed step was to write
   std::vector<device_slot> slots_;
   struct sampled_row {
     token_id last = -1;

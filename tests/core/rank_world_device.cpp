@@ -24,6 +24,7 @@ void rank_world::read_prefix(const step_plan& plan, std::size_t row, const devic
     const auto& it = cells_[static_cast<std::size_t>(
       slot.table[ordinal].value * config_.block_size + p % config_.block_size)];
     truth(view, p);
+    if (it.is_void) on_void_[row] = true;
     require(!it.is_void || is_doomed(plan, row),
             "[I48][I49] step {}: sequence {} stands on position {}, which a failed step was to "
             "write",
@@ -145,6 +146,7 @@ void rank_world::run(const launched& step, step_result& result) {
   }
   std::vector<sampled_row> sampled;
   written_.clear();
+  on_void_.assign(plan.sequences.size(), false);
   result.drafts_per_row = config_.num_drafts;
   for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
     auto& slot = slots_.at(static_cast<std::size_t>(plan.slots[i].value));
