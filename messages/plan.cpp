@@ -39,6 +39,7 @@ void step_result::clear() {
   drafts_per_row = 0;
   drafts.clear();
   confidences.clear();
+  row_errors.clear();
   times = {};
 }
 

@@ -116,6 +116,15 @@ struct sample_gate {
   std::vector<std::uint32_t> masks;
 };
 
+/// Why no token could be chosen for a row. The row's own fault, and the same if it is computed again:
+/// it ends that row's sequence and nobody else's.
+enum class row_error : std::uint8_t {
+  none,
+  bad_logits,    ///< a logit, adjusted as the request asks, is NaN or infinite
+  no_candidate,  ///< every id is masked
+  bad_history,   ///< an id before it is not of the vocabulary
+};
+
 /// worker -> scheduler, once per step, in launch order. On failure (`code` not ok) the token
 /// columns are empty and every row of the plan has failed.
 struct step_result {
@@ -137,6 +146,9 @@ struct step_result {
   std::int32_t drafts_per_row = 0;
   std::vector<token_id> drafts{};
   std::vector<float> confidences{};
+  /// What keeps row i from a token behind those it gave; such a row may give fewer than it was
+  /// planned to. Empty: no row of the step has failed.
+  std::vector<row_error> row_errors{};
   phase_times times{};
   const char* what = "";  ///< more about a failure: a literal
 
@@ -144,6 +156,9 @@ struct step_result {
     const auto i = static_cast<std::size_t>(row);
     return std::span(tokens).subspan(static_cast<std::size_t>(token_begin[i]),
                                      static_cast<std::size_t>(token_begin[i + 1] - token_begin[i]));
+  }
+  row_error error_of(std::int32_t row) const {
+    return row_errors.empty() ? row_error::none : row_errors[static_cast<std::size_t>(row)];
   }
   void clear();
 };

@@ -6,7 +6,7 @@
 /// token that is not there, and means nothing, their status included.
 /// With `stops`, a run of ids is cut behind the first that ends the sequence, and the row's
 /// sequence is then not alive any more: a stop id at or after min_tokens outputs, or the id that
-/// makes output_limit outputs.
+/// makes output_limit outputs. A failed id (-1) ends it as well: nobody will read what follows.
 /// Shapes: below. rows == 0 is a legal call. A row without queries gives nothing.
 /// Errors: none; a failed id (-1) equals no draft, so it is the last one of its row.
 /// Source: architecture.md 4 ("Acceptance"); model-v41.md 12.1.

@@ -27,7 +27,7 @@ void verify_row(const verify_rows_args& a, std::int64_t row) {
   bool is_alive = true;
   for (auto q = begin; q < end && is_alive; ++q) {
     ++given;
-    if (a.stops) is_alive = !ends(a.sampling[a.slot[q]], a.position[q], a.id[q]);
+    if (a.stops) is_alive = a.id[q] >= 0 && !ends(a.sampling[a.slot[q]], a.position[q], a.id[q]);
     if (a.draft[q] < 0 || a.draft[q] != a.id[q]) break;
   }
   a.given[row] = given;

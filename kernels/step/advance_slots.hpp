@@ -5,8 +5,9 @@
 ///   a row that gave n ids: newest = the last of them, length = that id's position
 ///   a row without queries: length = first position + width; the rest is as its slot has it
 /// So what rejected drafts wrote is behind the length: it is rewound. Drafts are used up. An id < 0
-/// (a row whose sampling failed) is carried as 0: its step is reported as failed, and a step
-/// launched behind it must still find an id it may look up.
+/// (a row whose sampling failed) is carried as 0: its sequence ends when the step settles, and a
+/// row launched behind it must still find an id it may look up. That row writes to blocks of its
+/// own sequence alone, and nobody reads what it gives.
 /// For the drafter: draft_slot = slot, draft_position = length - 1 (the last position with a true
 /// id before the newest), anchor = newest; -1 in all of them where the row gave nothing or ended.
 /// Shapes: below. rows == 0 is a legal call. Slots of one call are distinct.

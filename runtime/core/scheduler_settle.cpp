@@ -15,6 +15,28 @@ namespace {
 /// Failed steps in a row after which a sequence is given up, where they are repeated.
 constexpr std::int32_t most_retries = 8;
 
+/// The row's KV may be as wrong as its logits are. (Masks say nothing about KV.)
+bool is_doubtful(row_error error) {
+  return error == row_error::bad_logits || error == row_error::bad_history;
+}
+
+errc code_of(row_error error, bool has_grammar) {
+  if (error != row_error::no_candidate) return errc::device_failed;
+  return has_grammar ? errc::grammar_failed : errc::invalid_argument;
+}
+
+const char* what_of(row_error error) {
+  switch (error) {
+  case row_error::none: break;
+  case row_error::bad_logits:
+    return "the logits, with the request's logit_bias and penalties, are not finite";
+  case row_error::no_candidate:
+    return "no id is left to choose: stop ids before min_tokens and the grammar mask all of them";
+  case row_error::bad_history: return "an id before the token is not of the vocabulary";
+  }
+  return "";
+}
+
 }  // namespace
 
 void scheduler_core::settle(const step_result& result) {
@@ -36,11 +58,15 @@ void scheduler_core::settle(const step_result& result) {
   DI_CHECK(failed || result.token_begin.size() == record.rows.size() + 1,
            "step {} returned {} row offsets for {} rows", result.step.value,
            result.token_begin.size(), record.rows.size());
+  DI_CHECK(failed || result.row_errors.empty() || result.row_errors.size() == record.rows.size(),
+           "step {} returned {} row errors for {} rows", result.step.value,
+           result.row_errors.size(), record.rows.size());
   // From here on the step has settled: what is given back below may leave at once.
   settled_ = result.step.value;
   book_.settle(result.step);
   if (parked_fence_ >= settled_) outbox_.leases_due = true;
   if (failed) ++totals_.failed_steps;
+  bool has_void_names = failed;
   for (std::size_t i = 0; i < record.rows.size(); ++i) {
     auto& sequence = *record.rows[i];
     if (failed) {
@@ -51,12 +77,16 @@ void scheduler_core::settle(const step_result& result) {
              result.step.value, sequence.id().value, result.sequences[i].value);
     DI_CHECK(result.epochs[i] == record.epochs[i], "row {} of step {} is of epoch {}, not {}", i,
              result.step.value, record.epochs[i], result.epochs[i]);
-    settle_row(sequence, result, static_cast<std::int32_t>(i), record.epochs[i]);
+    const auto row = static_cast<std::int32_t>(i);
+    // Only chunks are named before they have settled.
+    if (is_doubtful(result.error_of(row)))
+      has_void_names = has_void_names || sequence.ledger.row(0).kind == row_kind::prefill;
+    settle_row(sequence, result, row, record.epochs[i]);
   }
   if (!failed && record.tokens > 0) observe_times(result, record);
   record.rows.clear();
   record.is_gate_closed = false;
-  if (failed) fail_dependents(result.step);
+  if (has_void_names) fail_dependents(result.step);
 }
 
 void scheduler_core::observe_times(const step_result& result, const launched_step& record) {
@@ -94,8 +124,9 @@ void scheduler_core::settle_row(sequence_state& sequence, const step_result& res
   const bool is_stale = !mutant(4) && epoch != sequence.ledger.epoch();
   // Of an earlier life: its tokens are computed again, unless they are to be delivered.
   if (is_stale && !is_live_row(sequence, epoch)) return sequence.ledger.drop(result.step);
-  DI_CHECK(launched.yields_min <= given, "row {} of step {} gave {} tokens, expected {}..{}", row,
-           result.step.value, given, launched.yields_min, launched.yields_max);
+  DI_CHECK(launched.yields_min <= given || result.error_of(row) != row_error::none,
+           "row {} of step {} gave {} tokens, expected {}..{}", row, result.step.value, given,
+           launched.yields_min, launched.yields_max);
 
   const auto bad = std::find_if(tokens.begin(), tokens.end(),
                                 [this](token_id id) { return id < 0 || id >= config_.vocab_size; });
@@ -114,6 +145,7 @@ void scheduler_core::keep_tokens(sequence_state& sequence, const step_result& re
                                  std::int32_t row, const ledger_row& launched, bool is_stale) {
   const auto tokens = result.row_tokens(row);
   const auto given = static_cast<std::int64_t>(tokens.size());
+  const auto error = result.error_of(row);
   const auto legal = static_cast<std::size_t>(legal_tokens(sequence, tokens));
   auto verdict = sequence.stop.check(tokens.first(legal));
   if (mutant(29)) verdict.kept = static_cast<std::int32_t>(legal);  // what follows a stop is kept
@@ -138,6 +170,12 @@ void scheduler_core::keep_tokens(sequence_state& sequence, const step_result& re
   if (verdict.reason == finish_reason::none && legal < tokens.size())
     return end_with_error(sequence, errc::grammar_failed,
                           "the grammar of the request leaves no token here", std::move(chunk));
+  // The tokens before the failure are as good as any. It would only come again: no policy repeats
+  // it.
+  if (verdict.reason == finish_reason::none && error != row_error::none)
+    return end_with_error(sequence, code_of(error, sequence.grammar != nullptr),
+                          fmt::format("step {}: {}", result.step.value, what_of(error)),
+                          std::move(chunk));
   if (verdict.reason == finish_reason::none) {
     if (verdict.kept > 0) outbox_.chunks.chunks.push_back(std::move(chunk));
     return go_on(sequence, result, row);
@@ -174,7 +212,9 @@ void scheduler_core::count_tokens(const ledger_row& launched, const step_result&
   const auto width =
     result.widths.empty() ? launched.width : result.widths[static_cast<std::size_t>(row)];
   totals_.draft_tokens += static_cast<std::uint64_t>(std::max(0, width - 1));
-  totals_.accepted_tokens += static_cast<std::uint64_t>(std::min(kept, given - 1));
+  // The last token of a row is no draft; a row that failed lacks it.
+  const auto accepted = result.error_of(row) == row_error::none ? given - 1 : given;
+  totals_.accepted_tokens += static_cast<std::uint64_t>(std::min(kept, accepted));
 }
 
 void scheduler_core::remember_drafts(sequence_state& sequence, const step_result& result,
@@ -227,7 +267,8 @@ void scheduler_core::compute_again(sequence_state& sequence) {
   queue_again(sequence);
 }
 
-// Who was to read blocks that the failed step should have written has nothing to stand on. Steps
+// Who was to read blocks that the failed step, or a failed row of it, should have written has nothing
+// to stand on. Rows that have settled well are confirmed in the same message and keep their names. Steps
 // launched behind it may have read them before: what those were to write is as void, and who waits
 // for it starts again.
 void scheduler_core::fail_dependents(step_id failed) {

@@ -16,6 +16,20 @@ namespace deepinfer {
 
 static_assert(from_fresh == kernels::row_from_fresh && from_slot == kernels::row_from_slot);
 
+namespace {
+
+row_error error_of(kernels::sample_status status) {
+  switch (status) {
+  case kernels::sample_status::ok: return row_error::none;
+  case kernels::sample_status::bad_logits: return row_error::bad_logits;
+  case kernels::sample_status::no_candidate: return row_error::no_candidate;
+  case kernels::sample_status::bad_history: return row_error::bad_history;
+  }
+  return row_error::bad_logits;
+}
+
+}  // namespace
+
 step_program::step_program(step_device_state& shared)
   : shared_(shared),
     inputs_(shared.config),
@@ -38,7 +52,6 @@ void step_program::stage(std::shared_ptr<const step_plan> plan,
   gate_.reset();
   step_ = plan_->step;
   is_gated_ = plan_->is_gated();
-  status_ = {};
   inputs_.fill(*plan_);
   DI_CHECK(inputs_.tokens <= shared_.config.max_num_batched_tokens,
            "step {} has {} tokens, room for {}", step_.value, inputs_.tokens,
@@ -125,7 +138,7 @@ device_status step_program::run(step_phase phase, const stream_ref& given) {
     point_at_masks();
     sample_group(stream, shared_, rows(), gated_, gated_logits_.data(), masks_.data());
     break;
-  case step_phase::copy_out: return copy_out();
+  case step_phase::copy_out: copy_out(); break;
   }
   return {};
 }
@@ -231,7 +244,7 @@ void step_program::point_at_masks() {
         gate_->masks.data() + std::int64_t{mask_of_[i] + q - begin[i]} * std::int64_t{gate_->words};
 }
 
-device_status step_program::copy_out() {
+void step_program::copy_out() {
   for (auto* group : {&silent_, &plain_, &gated_}) group->copy_out();
   std::copy_n(row_begin_.data(), inputs_.rows + 1, widths_.data());
   if (shared_.drafts) {
@@ -239,24 +252,16 @@ device_status step_program::copy_out() {
     std::copy_n(after_->carried.drafts.data(), drafts, drafts_.data());
     std::copy_n(after_->carried.confidence.data(), drafts, confidences_.data());
   }
-  // Only what a row gives must be sound: what was chosen behind a rejected draft means nothing.
-  for (const auto* group : {&plain_, &gated_})
-    for (std::int32_t i = 0; i < group->rows(); ++i) {
-      const auto* status = group->copied.status.data() + group->copied.query_begin[i];
-      const auto count = group->copied.given[i];
-      const bool is_ok = std::all_of(status, status + count, [](kernels::sample_status it) {
-        return it == kernels::sample_status::ok;
-      });
-      if (!is_ok) status_ = {errc::device_failed, false, "the logits of a row are not finite"};
-    }
-  return status_;
 }
 
-void step_program::collect_row(const row_group& group, std::int32_t i, bool has_logprobs,
-                               step_result& out) const {
+// What was chosen behind a rejected draft means nothing, its status included: only what the row
+// gives is looked at. A query that failed is the last of these, so what is before it is sound.
+row_error step_program::collect_row(const row_group& group, std::int32_t i, bool has_logprobs,
+                                    step_result& out) const {
   const auto& from = group.copied;
   const auto begin = from.query_begin[i];
   for (auto q = begin; q < begin + from.given[i]; ++q) {
+    if (const auto error = error_of(from.status[q]); error != row_error::none) return error;
     out.tokens.push_back(from.ids[q]);
     if (!has_logprobs) continue;
     auto& entry = out.logprobs.emplace_back();
@@ -269,19 +274,14 @@ void step_program::collect_row(const row_group& group, std::int32_t i, bool has_
       entry.logprobs.push_back(from.best_logprobs[first + k]);
     }
   }
+  return row_error::none;
 }
 
 void step_program::collect(step_result& out) const {
   out.clear();
   out.step = step_;
-  out.code = status_.code;
   out.sequences = plan_->sequences;
   out.epochs = plan_->epochs;
-  const auto rows = static_cast<std::size_t>(inputs_.rows);
-  if (status_.code != errc::ok) {
-    out.token_begin.assign(rows + 1, 0);
-    return;
-  }
   bool has_logprobs = false;
   for (const auto* group : {&plain_, &gated_})
     for (std::int32_t q = 0; q < group->queries; ++q)
@@ -293,8 +293,13 @@ void step_program::collect(step_result& out) const {
   };
   out.token_begin.assign(1, 0);
   for (std::int32_t row = 0; row < inputs_.rows; ++row) {
-    if (is_next(plain_, plain, row)) collect_row(plain_, plain++, has_logprobs, out);
-    if (is_next(gated_, gated, row)) collect_row(gated_, gated++, has_logprobs, out);
+    auto error = row_error::none;
+    if (is_next(plain_, plain, row)) error = collect_row(plain_, plain++, has_logprobs, out);
+    if (is_next(gated_, gated, row)) error = collect_row(gated_, gated++, has_logprobs, out);
+    if (error != row_error::none) {
+      out.row_errors.resize(static_cast<std::size_t>(inputs_.rows), row_error::none);
+      out.row_errors[static_cast<std::size_t>(row)] = error;
+    }
     out.token_begin.push_back(static_cast<std::int32_t>(out.tokens.size()));
     out.widths.push_back(widths_[row + 1] - widths_[row]);
   }

@@ -7,6 +7,8 @@
 ///   sample_gated  the same of the gated rows, under the masks that the host has sent
 ///   copy_out      what the rows gave to host columns
 /// Rows fall into groups: silent ones (chunks that are not the last), plain ones, gated ones.
+/// A row whose logits give no id fails alone: its step goes on, and what is carried of it is an id
+/// that may be looked up (advance_slots).
 /// Logits of gated rows are the program's own: later steps run before they are read.
 /// The remap's "row of the newest launched step" is read from the program staged before this one.
 /// Source: architecture.md 3.
@@ -52,9 +54,9 @@ private:
   void list_queries(const stream_ref& stream, row_group& group);
   void point_at_masks();
   step_rows rows();
-  device_status copy_out();
-  void collect_row(const row_group& group, std::int32_t i, bool has_logprobs,
-                   step_result& out) const;
+  void copy_out();
+  row_error collect_row(const row_group& group, std::int32_t i, bool has_logprobs,
+                        step_result& out) const;
 
   step_device_state& shared_;
   step_inputs inputs_;
@@ -72,7 +74,6 @@ private:
   std::shared_ptr<const step_plan> plan_;
   step_id step_;
   bool is_gated_ = false;
-  device_status status_;
 };
 
 }  // namespace deepinfer

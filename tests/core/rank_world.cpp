@@ -304,6 +304,8 @@ void rank_world::send() {
     host_tables_.erase(id);
     view.inflight_min = view.inflight_max = 0;
     view.epoch = ~0u;  // until it starts again
+    const bool waits = sequence && sequence->phase == sequence_phase::queued;
+    if (waits && view.got.empty()) view.first_yield_step = 0;
   }
   note_chunks();
   cut_tables();

@@ -49,6 +49,8 @@ private:
 struct request_view {
   sequence_request request;
   std::int32_t stop_after = 0;  ///< the device gives eos as this output; 0: never
+  std::int32_t fails_at = 0;    ///< the device finds no id for this output; 0: it always does
+  row_error fails_with = row_error::bad_logits;
   std::vector<token_id> got;
   std::int32_t finals = 0;
   sequence_finish finish;
@@ -131,6 +133,7 @@ private:
     std::vector<token_id> drafts;
     std::size_t decode_rows = 0;  ///< of this epoch
     std::vector<block_id> table;
+    bool has_failed = false;  ///< a row of it gave no id: what follows is of no use
   };
   struct launched {
     step_plan plan;
@@ -145,7 +148,10 @@ private:
   void check_row(const step_plan& plan, std::size_t row);
   void check_blocks(const step_plan& plan, std::size_t row);
   void run(const launched& step, step_result& result);
-  std::vector<token_id> run_row(const step_plan& plan, std::size_t row, device_slot& slot);
+  std::vector<token_id> run_row(const step_plan& plan, std::size_t row, device_slot& slot,
+                                row_error& error);
+  bool choose(request_view& view, device_slot& slot, std::int64_t position,
+              std::vector<token_id>& given) const;
   std::vector<token_id> row_ids(const step_plan& plan, std::size_t row, const device_slot& slot);
   void write(const step_plan& plan, device_slot& slot, std::int64_t position, token_id id);
   void read_prefix(const step_plan& plan, std::size_t row, const device_slot& slot);

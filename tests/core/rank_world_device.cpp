@@ -16,6 +16,7 @@ bool rank_world::is_doomed(const step_plan& plan, std::size_t row) const {
 
 void rank_world::read_prefix(const step_plan& plan, std::size_t row, const device_slot& slot) {
   auto& view = views_.at(slot.sequence.value);
+  if (slot.has_failed) return;  // it holds whatever came behind the failure
   for (std::int64_t p = 0; p < slot.length; ++p) {
     const auto ordinal = static_cast<std::size_t>(p / config_.block_size);
     if (ordinal >= slot.table.size())
@@ -92,8 +93,20 @@ void rank_world::make_drafts(request_view& view, device_slot& slot) {
   }
 }
 
-std::vector<token_id> rank_world::run_row(const step_plan& plan, std::size_t row,
-                                          device_slot& slot) {
+// The id at `position`, or none where the request is to fail. Behind a failure anything may come:
+// an id, or a failure again.
+bool rank_world::choose(request_view& view, device_slot& slot, std::int64_t position,
+                        std::vector<token_id>& given) const {
+  const auto output = position - std::ssize(*view.request.prompt) + 1;
+  const bool fails =
+    slot.has_failed ? position % 2 == 0 : view.fails_at > 0 && output == view.fails_at;
+  if (!fails) given.push_back(truth(view, position));
+  slot.has_failed = slot.has_failed || fails;
+  return !fails;
+}
+
+std::vector<token_id> rank_world::run_row(const step_plan& plan, std::size_t row, device_slot& slot,
+                                          row_error& error) {
   const auto id = plan.sequences[row];
   require(slot.sequence == id && slot.epoch == plan.epochs[row],
           "[I17] step {}: slot {} is of sequence {}, not {}", plan.step.value,
@@ -117,17 +130,19 @@ std::vector<token_id> rank_world::run_row(const step_plan& plan, std::size_t row
   if (is_chunk) slot.length += std::ssize(ids);
   if (plan.yields_max[row] == 0) return {};
   std::vector<token_id> given;
+  bool is_whole = true;
   if (is_chunk) {
-    given.push_back(truth(view, slot.length));
+    is_whole = choose(view, slot, slot.length, given);
   } else {
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      given.push_back(truth(view, slot.length + 1));
+    for (std::size_t i = 0; i < ids.size() && is_whole; ++i) {
+      is_whole = choose(view, slot, slot.length + 1, given);
       ++slot.length;
-      if (i + 1 < ids.size() && ids[i + 1] != given.back()) break;
+      if (is_whole && i + 1 < ids.size() && ids[i + 1] != given.back()) break;
     }
     ++slot.decode_rows;
   }
-  slot.last = given.back();
+  if (!is_whole) error = view.fails_with;
+  slot.last = is_whole ? given.back() : 0;  // an id that may be looked up
   make_drafts(view, slot);
   for (std::int32_t i = 0; i < config_.draft_overhang; ++i)
     if (slot.length + i <= config_.max_model_len - 2)
@@ -150,10 +165,16 @@ void rank_world::run(const launched& step, step_result& result) {
   result.drafts_per_row = config_.num_drafts;
   for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
     auto& slot = slots_.at(static_cast<std::size_t>(plan.slots[i].value));
-    const auto given = run_row(plan, i, slot);
+    auto error = row_error::none;
+    const auto given = run_row(plan, i, slot, error);
     require(slot.table == step.tables[i], "[I25] step {}: device table of row {} differs",
             plan.step.value, i);
-    sampled.push_back({given.empty() ? -1 : given.back(), slot.drafts});
+    const bool gave_none = given.empty() && error == row_error::none;
+    sampled.push_back({gave_none ? -1 : slot.last, slot.drafts});
+    if (error != row_error::none) {
+      result.row_errors.resize(plan.sequences.size(), row_error::none);
+      result.row_errors[i] = error;
+    }
     result.sequences.push_back(plan.sequences[i]);
     result.epochs.push_back(plan.epochs[i]);
     result.widths.push_back(plan.widths[i]);

@@ -47,6 +47,10 @@ expected_output rank_world::expected(const request_view& view) const {
   std::string text;
   const auto length = [&] { return static_cast<std::int64_t>(prompt.size() + out.tokens.size()); };
   for (std::int64_t k = 1;; ++k) {
+    if (k == view.fails_at) {
+      out.reason = finish_reason::error;
+      return out;
+    }
     const auto token = next_token(view, chain, k);
     chain = next_chain(chain, token);
     out.tokens.push_back(token);
@@ -104,7 +108,7 @@ void rank_world::check_end() {
               view.overrun_rows == 0,
             "[I40] sequence {} ended by length with {} over-run rows", id, view.overrun_rows);
     require(view.first_token_step == view.first_yield_step || view.preemptions > 0 ||
-              view.had_failure,
+              view.had_failure || want.tokens.empty(),
             "[I41] sequence {}: first token of step {} left at {}", id, view.first_yield_step,
             view.first_token_step);
   }

@@ -78,7 +78,11 @@ sampling_params random_params(draws& draw) {
 void submit_random(rank_world& world, draws& draw, std::int32_t max_model_len) {
   const auto prompt = 1 + draw.below(max_model_len - 1);
   const auto stop_after = draw.one_in(2) ? 1 + draw.below(8) : 0;
-  world.submit(prompt, random_params(draw), stop_after, draw.below(3) - 1);
+  const auto id = world.submit(prompt, random_params(draw), stop_after, draw.below(3) - 1);
+  if (!draw.one_in(10)) return;
+  auto& view = world.view(id);
+  view.fails_at = 1 + draw.below(6);
+  view.fails_with = static_cast<row_error>(1 + draw.below(3));
 }
 
 void random_event(rank_world& world, draws& draw, const world_kind& kind,
@@ -120,6 +124,7 @@ struct coverage {
   std::uint64_t steps = 0, tokens = 0, overrun_rows = 0, failed_steps = 0, late = 0;
   std::uint64_t preemptions = 0, hits = 0, accepted = 0;
   std::uint64_t aborted = 0, stopped = 0, by_string = 0, by_length = 0, refused = 0;
+  std::uint64_t failed_rows = 0;
 
   void add(rank_world& world) {
     const auto s = world.core().stats();
@@ -138,6 +143,7 @@ struct coverage {
       by_string += view.finish.stop_bytes >= 0;
       by_length += reason == finish_reason::length;
       refused += reason == finish_reason::resource;
+      failed_rows += reason == finish_reason::error && !view.had_failure && view.launches > 0;
     }
   }
 };
@@ -171,7 +177,7 @@ coverage sweep(std::uint64_t first, std::uint64_t count, const world_kind& kind)
 
 TEST_CASE("random worlds keep every book and give every token once, in order, as the synchronous "
           "engine would [I01][I02][I03][I05][I06][I07][I08][I09][I10][I11][I12][I13][I15][I17]"
-          "[I18][I19][I20][I25][I35][I36][I37][I38][I39][I40][I41][I54][I55][I58][I59]") {
+          "[I18][I19][I20][I25][I35][I36][I37][I38][I39][I40][I41][I54][I55][I58][I59][I76]") {
   const auto seen = sweep(1, 4000, {});
   CHECK(seen.steps > 100000);
   CHECK(seen.tokens > 100000);
@@ -186,6 +192,7 @@ TEST_CASE("random worlds keep every book and give every token once, in order, as
   CHECK(seen.by_string > 1000);
   CHECK(seen.by_length > 5000);
   CHECK(seen.refused > 1000);
+  CHECK(seen.failed_rows > 500);
 }
 
 TEST_CASE("undisturbed worlds end every request with all its tokens [I35][I38][I40][I41]") {

@@ -101,6 +101,9 @@ TEST_CASE("verify_rows: the first id that ends the sequence is the last that sta
     CHECK(runs_on.is_alive == ints{1});
   }
   CHECK(one_row({5}, {9, 6}, 8, {.stop_count = 0}).run(true).is_alive == ints{1});
+  CHECK(one_row({5, 6}, {5, -1, 7}, 8, {.stop_count = 0}).run(true).given == ints{2});
+  CHECK(one_row({5, 6}, {5, -1, 7}, 8, {.stop_count = 0}).run(true).is_alive == ints{0});
+  CHECK(one_row({5, 6}, {5, -1, 7}, 8, {.stop_count = 0}).run(false).is_alive == ints{1});
 }
 
 TEST_CASE("verify_rows: equal to a plain loop over random rows of every length") {

@@ -336,8 +336,10 @@ private:
     const auto given = result_.row_tokens(row);
     const bool is_decode = plan.kinds[i] == row_kind::decode;
     const bool yields = plan.yields_max[i] > 0;
+    const auto error = result_.error_of(row);
+    const bool may_be_empty = !yields || width == 0 || error != row_error::none;
     DI_CHECK(width <= plan.widths[i] && std::ssize(given) <= width &&
-               given.empty() == (!yields || width == 0),
+               (may_be_empty || !given.empty()) && (given.empty() || (yields && width > 0)),
              "row {} of width {} gave {} of {}", row, width, given.size(), plan.yields_max[i]);
     DI_CHECK(width > 0 || (options_.stop_mask && it.is_ended), "row {} is dead", row);
     it.in_flight -= 1;
@@ -360,6 +362,10 @@ private:
       if (it.is_ended) continue;  // over-run
       it.out.tokens.push_back(token);
       it.is_ended = token == stop_ || std::ssize(it.out.tokens) == it.request->max_tokens;
+    }
+    if (error != row_error::none && !it.is_ended) {
+      it.is_ended = true;
+      it.out.error = error;
     }
     if (it.is_ended && it.in_flight == 0) release(it);
   }
@@ -400,7 +406,8 @@ private:
 }  // namespace
 
 bool driven_output::operator==(const driven_output& other) const {
-  if (tokens != other.tokens || logprobs.size() != other.logprobs.size()) return false;
+  if (tokens != other.tokens || error != other.error || logprobs.size() != other.logprobs.size())
+    return false;
   for (std::size_t i = 0; i < logprobs.size(); ++i)
     if (logprobs[i].ids != other.logprobs[i].ids ||
         logprobs[i].logprobs != other.logprobs[i].logprobs)

@@ -69,6 +69,7 @@ struct drive_options {
 struct driven_output {
   ids tokens;
   std::vector<token_logprobs> logprobs;
+  row_error error = row_error::none;  ///< what ended it, if not its length
 
   bool operator==(const driven_output& other) const;
 };
