@@ -159,6 +159,35 @@ TEST_CASE("blocks of a chunk whose logits were not finite lose their names, and 
   }
 }
 
+TEST_CASE("a preempted sequence delivers nothing that was computed behind void blocks [I49][I53]") {
+  for (const bool step_fails : {false, true}) {
+    CAPTURE(step_fails);
+    auto config = small_config();
+    config.prefix_cache = true;
+    rank_world world(config);
+    world.share_prompts(13);
+    const auto a = world.submit(13, tokens(4));
+    world.view(a).fails_at = step_fails ? 0 : 1;
+    world.deliver_all();
+    REQUIRE(world.launch());
+    world.deliver_all();
+    const auto b = world.submit(14, tokens(4));
+    world.deliver_all();
+    REQUIRE(world.launch());
+    REQUIRE(world.core().find(b)->cached_tokens == 12);
+    world.preempt(b);
+    CHECK(world.core().find(b)->phase == sequence_phase::preempted);
+    world.complete(step_fails ? errc::device_failed : errc::ok);
+    CHECK(world.core().find(b)->phase == sequence_phase::queued);
+    world.complete();
+    CHECK(world.view(b).got.empty());
+    CHECK(world.finish());
+    world.check_end();
+    CHECK(world.first_fault() == "");
+    CHECK(world.view(b).got.size() == 4);
+  }
+}
+
 TEST_CASE("a row that says why may give less than it was planned to, others may not [I05]") {
   letter_texts texts;
   scheduler_core core(small_config(), {.texts = &texts});
