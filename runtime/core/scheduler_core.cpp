@@ -196,10 +196,12 @@ void scheduler_core::grant(const kv_grant& granted) {
   for (const auto& hit : granted.hits) take_hit(hit);
 }
 
-void scheduler_core::leave_running(const sequence_state& sequence) {
+// What it waited for is nobody's any more: a start that it holds back might else wait for ever.
+void scheduler_core::leave_running(sequence_state& sequence) {
   const auto at = std::find(running_.begin(), running_.end(), &sequence);
   DI_CHECK(at != running_.end(), "sequence {} does not run", sequence.id().value);
   running_.erase(at);
+  claimed_ -= std::exchange(sequence.claimed, 0);
 }
 
 void scheduler_core::end(sequence_state& sequence, sequence_finish finish, sequence_chunk chunk) {

@@ -153,7 +153,7 @@ private:
               std::string message);
   void end(sequence_state& sequence, sequence_finish finish, sequence_chunk chunk);
   void give_back(sequence_state& sequence, step_id fence);
-  void leave_running(const sequence_state& sequence);
+  void leave_running(sequence_state& sequence);
   void erase_if_unreferenced(sequence_state& sequence);
   std::vector<sequence_state*> by_arrival(bool (*wanted)(const sequence_state&)) const;
 
@@ -265,7 +265,7 @@ private:
   std::int64_t shortfall_ = 0;     ///< blocks that the last plan lacked and the pool could give
   seq_id head_asked_{};            ///< for whom a turn was waited already
   bool waits_for_credit_ = false;  ///< the last plan, for a start
-  std::int64_t claimed_ = 0;       ///< blocks that decode rows wait for
+  std::int64_t claimed_ = 0;       ///< blocks that running decode rows wait for
   bool lacks_room_ = false;        ///< somebody lacked blocks in the last plan
   bool has_made_room_ = false;     ///< the last plan, having nothing to launch
   std::vector<block_move> moves_;  ///< for the next step

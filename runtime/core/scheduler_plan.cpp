@@ -149,6 +149,7 @@ void scheduler_core::pick_decodes(room& left) {
   claimed_ = 0;
   for (auto* sequence : running_) {
     const auto& ledger = sequence->ledger;
+    sequence->claimed = 0;
     if (sequence->prompt_rest() > 0 || sequence->closed_gate.value > 0) continue;
     if (!decode_fits(ledger.committed(), ledger.inflight_widths(), config_.max_model_len)) continue;
     candidates_.push_back({sequence, ledger.newest(), sequence->started, decode_width(*sequence)});
@@ -182,7 +183,7 @@ void scheduler_core::pick_decodes_by_safety(room& left) {
     if (need > left.blocks) {
       want_room(need - left.blocks, left, sequence);
       if (sequence.phase != sequence_phase::running) continue;
-      claimed_ += need;
+      claimed_ += sequence.claimed = need;
       left.blocks = 0;
       continue;
     }

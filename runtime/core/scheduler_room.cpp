@@ -146,6 +146,8 @@ void scheduler_core::preempt_all() {
 // safe, whatever it has emitted; and who is alone and still lacks room can never have it [I56].
 void scheduler_core::break_stall() {
   if (in_flight() > 0 || !lacks_room_ || shortfall_ > 0 || book_.promised() > 0) return;
+  // A slot is on its way, and nobody gains by giving up blocks for it.
+  if (running_.empty() && credit_slots_.empty() && book_.free_slots() > 0) return;
   has_made_room_ = true;
   for (auto at = queue_.rbegin(); at != queue_.rend(); ++at)
     if (!at->second->lease.is_empty()) return forget_hit(*at->second);

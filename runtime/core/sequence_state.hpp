@@ -71,6 +71,7 @@ struct sequence_state {
   sequence_lease lease;
   std::uint64_t started = 0;  ///< how many starts were before its newest; 0: never
   last_place last;            ///< remap
+  std::int64_t claimed = 0;   ///< blocks it lacked when decode rows were last picked
   bool has_emitted = false;   ///< since it last came back [I57]
   std::int32_t retries = 0;   ///< failed steps in a row
   finish_reason ended_by = finish_reason::none;
