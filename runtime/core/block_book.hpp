@@ -17,6 +17,8 @@
 
 namespace deepinfer {
 
+class state_digest;
+
 class block_book {
 public:
   block_book(std::int32_t blocks, std::int32_t slots);
@@ -47,6 +49,7 @@ public:
   /// Slots that no started sequence and no unsettled fence holds.
   std::int64_t free_slots() const { return slots_ - held_slots_ - parked_slots_; }
   std::int32_t tables_of(block_id block) const { return uses_[index_of(block)].tables; }
+  void describe(state_digest& out) const;
 
 private:
   struct block_use {

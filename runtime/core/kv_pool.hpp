@@ -86,6 +86,7 @@ public:
 
   /// Each block is free once, cached or held; each slot free once or held. O(total).
   void check_invariants() const;
+  void describe(state_digest& out) const;
 
 private:
   void publish(const prefix_entries& entries);

@@ -28,6 +28,8 @@
 
 namespace deepinfer {
 
+class state_digest;
+
 struct prefix_index_config {
   std::int32_t blocks = 0;
   std::int32_t host_blocks = 0;
@@ -87,6 +89,7 @@ public:
 
   /// Each name is found where it is; cached blocks are settled; places are free or named. O(total).
   void check_invariants() const;
+  void describe(state_digest& out) const;
 
 private:
   static constexpr std::int32_t nowhere = -1;

@@ -62,6 +62,13 @@ public:
     return first == end() ? std::nullopt : std::optional(first);
   }
 
+  /// In their order.
+  std::vector<std::int32_t> all() const {
+    std::vector<std::int32_t> out;
+    for (auto it = next_.back(); it != end(); it = next_[at(it)]) out.push_back(it);
+    return out;
+  }
+
 private:
   static constexpr std::int32_t absent = -1;
 

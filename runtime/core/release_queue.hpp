@@ -20,6 +20,8 @@
 
 namespace deepinfer {
 
+class state_digest;
+
 class release_queue {
 public:
   explicit release_queue(rank_id rank) : rank_(rank) {}
@@ -45,6 +47,7 @@ public:
   bool has_quarantine() const { return suspect_.has_value(); }
   std::int64_t parked_blocks() const { return block_count_; }
   std::int64_t parked_slots() const { return slot_count_; }
+  void describe(state_digest& out) const;
 
 private:
   rank_id rank_;

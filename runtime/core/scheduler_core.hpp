@@ -118,6 +118,9 @@ public:
   /// Whole-state check, O(everything): sums, sets, conservation of what the core holds. DI_CHECKs.
   void check_invariants() const;
 
+  /// What later decisions depend on, between calls of `take_outbox` [state_digest.hpp].
+  void describe(state_digest& out) const;
+
 private:
   struct launched_step {
     step_id step;
@@ -237,6 +240,9 @@ private:
   // scheduler_check.cpp
   void check_phases(const std::array<std::int32_t, 5>& phases) const;
   void check_references(std::int64_t refs) const;
+
+  // state_digest.cpp
+  void describe(const sequence_state& sequence, state_digest& out) const;
 
   scheduler_config config_;
   scheduler_helpers helpers_;

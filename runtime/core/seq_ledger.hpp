@@ -21,6 +21,8 @@
 
 namespace deepinfer {
 
+class state_digest;
+
 /// What a launched step holds of one sequence. Whether a chunk was final is stored here when it is
 /// launched and never derived from the sequence's later state [I58].
 struct ledger_row {
@@ -86,6 +88,7 @@ public:
 
   /// The sums equal those over the rows; all are zero without rows [I02].
   void check_invariants() const;
+  void describe(state_digest& out) const;
 
 private:
   void take_out(const ledger_row& row);

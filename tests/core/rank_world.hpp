@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -21,6 +22,10 @@
 #include "runtime/core/release_queue.hpp"
 #include "runtime/core/scheduler_core.hpp"
 #include "runtime/core/stop_rule.hpp"
+
+namespace deepinfer {
+class state_digest;
+}
 
 namespace deepinfer::test {
 
@@ -38,12 +43,8 @@ scheduler_config small_config();
 /// One to three letters of a..c per token; ids below 8 are special.
 class letter_texts final : public token_texts {
 public:
-  letter_texts();
   std::string_view bytes(token_id token) const override;
   bool is_special(token_id token) const override { return token < 8; }
-
-private:
-  std::vector<std::string> texts_;
 };
 
 struct request_view {
@@ -96,6 +97,14 @@ public:
   /// Delivers the oldest message of channel 0..3, if there is one.
   bool deliver(std::int32_t channel);
   void deliver_all();
+  /// Messages that wait in channel 0..3.
+  std::int64_t waiting(std::int32_t channel) const;
+  /// The result of the newest settled step comes a second time.
+  void settle_again();
+  /// Whole-state checks after every event, from now on or no more: for ways walked before.
+  void watch(bool on) { is_watched_ = on; }
+  /// Equal: the same things can happen from here on, whatever names were given.
+  std::pair<std::uint64_t, std::uint64_t> digest() const;
   /// Runs to the end: deliver, launch, complete. False: something waits for ever.
   bool finish();
 
@@ -165,6 +174,7 @@ private:
   token_id truth(request_view& view, std::int64_t position) const;
   void send();
   void cut_tables();
+  void describe(const request_view& view, state_digest& out) const;
   void note_chunks();
   void freed(const kv_release& done);
   void audit();
@@ -207,6 +217,7 @@ private:
   std::deque<kv_reserve> asks_;
   std::deque<kv_grant> grants_;
   std::vector<std::string> faults_;
+  bool is_watched_ = true;
 };
 
 }  // namespace deepinfer::test
