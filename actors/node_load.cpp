@@ -130,6 +130,7 @@ intake_facts intake_of(const engine_settings& settings, const loaded_model& mode
   facts.policy = settings.engine.sampling_policy == sampling_rule::deepseek
                    ? sampling_policy::deepseek
                    : sampling_policy::as_requested;
+  facts.stop_in_reasoning = settings.engine.stop_in_reasoning;
   return facts;
 }
 

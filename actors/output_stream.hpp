@@ -50,8 +50,8 @@ public:
   /// answer that ended in calls finishes with `tool_calls`.
   void push(const sequence_chunk& chunk, token_chunk& out);
 
-  /// A chat answer is complete although its sequence goes on: a stop string in the content, or the
-  /// end of its calls. The gateway then ends the sequence and calls `finish_early`.
+  /// A chat answer is complete although its sequence goes on: a stop string was found, or its
+  /// calls ended. The gateway then ends the sequence and calls `finish_early`.
   bool has_ended() const { return parser_ && !is_finished_ && parser_->ended(); }
 
   /// Adds the finish of such an answer to `out`.

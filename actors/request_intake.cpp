@@ -127,10 +127,11 @@ result<accepted_request> request_intake::accept_chat(const generate_request& req
   DI_TRY_VOID(check(*params));
   accepted_request accepted;
   accepted.output = output_of(*params);
-  // In a chat, stop strings are looked for in the content alone, so the parser does it; the
-  // scheduler would see them in the reasoning as well.
+  // In a chat, stop strings are looked for in the content, and in the reasoning if the node wants
+  // it, but not in calls, so the parser does it: the scheduler does not tell the parts apart.
   output_mode mode;
   mode.stop = asked.stop.empty() ? chat.sampling.stop : asked.stop;
+  mode.stop_in_reasoning = facts_.stop_in_reasoning;
   params->stop.clear();
   accepted.output.stop.clear();
   mode.start = parse_start_of(chat.conversation);

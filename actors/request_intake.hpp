@@ -28,6 +28,7 @@ struct intake_facts {
   std::int32_t max_model_len = 0;
   token_id bos = 0;
   sampling_policy policy = sampling_policy::as_requested;
+  bool stop_in_reasoning = true;  ///< stop strings of a chat apply before the end of reasoning
 };
 
 /// A request that may start.

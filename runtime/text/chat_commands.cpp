@@ -103,6 +103,8 @@ result<output_mode> read_mode(const field_reader& fields) {
   DI_TRY(mode.stop, given.strings("stop", most_stops));
   for (const auto& stop : mode.stop)
     if (stop.empty()) return given.failure("stop", "an empty string stops nothing");
+  DI_TRY(const auto in_reasoning, given.boolean("stop_in_reasoning"));
+  mode.stop_in_reasoning = in_reasoning.value_or(false);
   return mode;
 }
 

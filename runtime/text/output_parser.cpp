@@ -133,6 +133,7 @@ private:
       release(0);
       tail_ = 0;
       after_angle_ = false;
+      stops_.reset();
       state_ = state::content;
       at_lead_ = true;
       return;
@@ -165,7 +166,9 @@ private:
   void reasoning_byte(char c) {
     track(c);
     held_ += c;
-    release(std::min(tail_, held_.size()));
+    if (!mode_.stop_in_reasoning) return release(std::min(tail_, held_.size()));
+    if (stops_at(c)) return;
+    release(std::min(std::max(tail_, stops_.longest_partial()), held_.size()));
   }
 
   void content_byte(char c) {
@@ -180,15 +183,20 @@ private:
   void content_text(char c) {
     if (state_ != state::content) return;  // a stop string has just matched
     held_ += c;
-    if (const auto length = stops_.push(c); length > 0) {
-      held_.resize(held_.size() - std::min(length, held_.size()));
-      release(0);
-      state_ = state::ended;
-      stopped_ = true;
-      return;
-    }
+    if (stops_at(c)) return;
     const auto tail = mode_.parse_tool_calls && !mode_.json_output ? tail_ : 0;
     release(std::min(std::max(tail, stops_.longest_partial()), held_.size()));
+  }
+
+  /// Whether the byte just held completes a stop string. The answer then ends before that.
+  bool stops_at(char c) {
+    const auto length = stops_.push(c);
+    if (length == 0) return false;
+    held_.resize(held_.size() - std::min(length, held_.size()));
+    release(0);
+    state_ = state::ended;
+    stopped_ = true;
+    return true;
   }
 
   void flush_content() {

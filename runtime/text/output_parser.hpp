@@ -15,7 +15,8 @@
 /// what follows it is ignored. Arguments are JSON text `{"k": "v", "n": 3}`: strings are escaped
 /// here, other values pass as the model wrote them, so a malformed or cut answer may give arguments
 /// that are not JSON. A calls block cut off in a tag leaves nothing behind. Stop strings are looked
-/// for in content only. Names of tools are not checked.
+/// for in content, and in reasoning where the mode says so, never across the border of the two.
+/// Names of tools are not checked.
 #pragma once
 
 #include <cstddef>
@@ -38,6 +39,7 @@ struct output_mode {
   bool parse_tool_calls = false;
   bool json_output = false;       ///< keep one JSON value of the content, blank the text around it
   std::vector<std::string> stop;  ///< none of them empty
+  bool stop_in_reasoning = false;
 };
 
 /// One piece of the answer. Pieces of a kind concatenate; calls are numbered from 0 as they begin.
@@ -91,7 +93,7 @@ public:
   /// block has ended. The engine may stop the sequence here.
   bool ended() const;
 
-  /// A stop string matched; its text is not part of the content.
+  /// A stop string matched; its text is not part of the answer.
   bool stopped() const;
 
   /// Why the answer ended, given why the sampler stopped: `tool_calls` where `stop` left at least

@@ -98,7 +98,7 @@ TEST_CASE("the embedded model answers its goldens exactly, all at once and at ev
   REQUIRE(all.size() == 30);
   std::vector<generate_request> requests;
   for (const auto& it : all) requests.push_back(request_for(it));
-  for (const auto depth : {1, 2}) {
+  for (const auto depth : {1, 2, 3}) {
     CAPTURE(depth);
     const auto engine = load_tiny(depth, 2);
     const auto answers = all_at_once(*engine, requests);
@@ -168,6 +168,45 @@ TEST_CASE("a stop string ends the text before it, wherever tokens are cut") {
   chat.sampling.include_stop = true;
   CHECK(client.generate_sync(chat, patience).error().param == "include_stop");
   CHECK(client.stats()->running == 0);
+}
+
+TEST_CASE("a stop string in the reasoning of a chat ends it where the node says so") {
+  generate_request chat;
+  chat.chat = R"({"messages": [{"role": "user", "content": "What is 7 + 5?"}],
+                  "thinking": {"type": "enabled"}})";
+  chat.sampling.temperature = 0.0f;
+  chat.sampling.max_tokens = 64;
+  for (const bool in_reasoning : {true, false}) {
+    CAPTURE(in_reasoning);
+    engine_settings settings;
+    settings.engine.num_threads = 1;
+    settings.engine.stop_in_reasoning = in_reasoning;
+    const auto engine = node::load(settings, model_path()).value();
+    const auto client = engine->connect();
+    auto asked = chat;
+    const auto whole = client.generate_sync(asked, patience).value();
+    REQUIRE(whole.text == "7 + 5 = 12");
+    // Where it first stands, and a string that several tokens make up.
+    for (const auto* stop : {"7", "is 7 pl"}) {
+      CAPTURE(std::string(stop));
+      const auto begins = whole.reasoning_text.find(stop);
+      REQUIRE(begins != std::string::npos);
+      asked.sampling.stop = {stop};
+      const auto cut = client.generate_sync(asked, patience).value();
+      CHECK(cut.finish.reason == finish_reason::stop);
+      const bool is_in_text = whole.text.find(stop) != std::string::npos;
+      if (in_reasoning) {
+        CHECK(cut.reasoning_text == whole.reasoning_text.substr(0, begins));
+        CHECK(cut.text.empty());
+        CHECK(cut.ids.size() < whole.ids.size());
+        CHECK(cut.finish.usage.reasoning_tokens == cut.finish.usage.completion_tokens);
+      } else {
+        CHECK(cut.reasoning_text == whole.reasoning_text);
+        CHECK(cut.text == (is_in_text ? "" : whole.text));
+      }
+    }
+    CHECK(client.stats()->running == 0);
+  }
 }
 
 TEST_CASE("max_tokens, min_tokens and ignore_eos bound the length") {

@@ -93,6 +93,22 @@ TEST_CASE("chat thinks when asked, for as long as a name or a number says") {
   CHECK(refused.code == 2);
 }
 
+TEST_CASE("chat: --stop-in-reasoning, which is on, ends the thoughts at a stop string as well") {
+  const std::vector<std::string> ask{"chat", "What is 7 + 5?", "--thinking", "--temperature",
+                                     "0",    "--stop",         "7",          "--json"};
+  auto outside = ask;
+  outside.push_back("--no-stop-in-reasoning");
+  const auto stopped = json_of(ask);
+  const auto thought = json_of(outside);
+  CHECK(text_of(stopped, "finish_reason") == "stop");
+  CHECK(!text_of(stopped, "reasoning").empty());
+  CHECK(text_of(stopped, "reasoning").find('7') == std::string::npos);
+  CHECK(text_of(stopped).empty());
+  CHECK(holds(text_of(thought, "reasoning"), "7"));
+  CHECK(text_of(thought, "reasoning").starts_with(text_of(stopped, "reasoning")));
+  CHECK(text_of(thought).empty());
+}
+
 TEST_CASE("a limit beyond the context is cut to it, in a text and in a chat") {
   std::string words;
   for (int i = 0; i < 1850; ++i) words += "word ";

@@ -428,6 +428,8 @@ TEST_CASE("a mode or a field the parse command does not know is refused by name"
     {R"({"text": "x"})", "mode"},
     {R"({"mode": {"start": "dreaming"}, "text": "x"})", "mode.start"},
     {R"({"mode": {"start": "content", "stop": [""]}, "text": "x"})", "mode.stop"},
+    {R"({"mode": {"start": "content", "stop_in_reasoning": 1}, "text": "x"})",
+     "mode.stop_in_reasoning"},
     {R"({"mode": {"start": "content"}})", "text"},
     {R"({"mode": {"start": "content"}, "ids": [1]})", "ids"},
   };
