@@ -69,11 +69,12 @@ caf::result<std::string> start(pointer self, const generate_request& asked,
   const auto id =
     asked.request_id.empty() ? fmt::format("r{}", ++state.requests_seen) : asked.request_id;
   accepted->output.call_suffix = id;
-  auto request = std::make_unique<gateway_request>(gateway_request{
-    id,
-    {sequence, std::move(accepted->prompt), std::move(accepted->params), asked.priority},
-    output_stream(state.config.intake->words(), std::move(accepted->output)),
-    sink});
+  auto request = std::make_unique<gateway_request>(
+    gateway_request{id,
+                    {sequence, std::move(accepted->prompt), std::move(accepted->params),
+                     asked.priority, accepted->cache_salt},
+                    output_stream(state.config.intake->words(), std::move(accepted->output)),
+                    sink});
   self->monitor(sink);
   if (state.rank) tell(self, *state.rank, submit_batch{request->sequence});
   state.by_id.emplace(id, sequence);

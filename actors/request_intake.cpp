@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/core/prefix_key.hpp"
 #include "runtime/text/chat_encoding.hpp"
 #include "runtime/text/chat_request.hpp"
 
@@ -48,6 +49,14 @@ void overlay(const sampling_request& asked, sampling_params& params) {
   if (!asked.logit_bias.empty()) params.logit_bias = asked.logit_bias;
 }
 
+/// An empty salt is refused: a tenant whose name got lost must not share with everyone.
+result<std::uint64_t> salt_of(const std::optional<std::string>& text) {
+  if (!text) return 0;
+  if (text->empty())
+    return bad("cache_salt", "found an empty text, expected at least one byte, or no salt");
+  return prefix_salt(*text);
+}
+
 output_stream_options output_of(const sampling_params& params) {
   output_stream_options output;
   output.skip_special = params.skip_special_tokens;
@@ -87,6 +96,7 @@ result<accepted_request> request_intake::accept(const generate_request& request,
   accepted.prompt = std::make_shared<const std::vector<token_id>>(std::move(prompt));
   accepted.output = output_of(*params);
   accepted.params = std::move(params);
+  DI_TRY(accepted.cache_salt, salt_of(request.cache_salt));
   return accepted;
 }
 
@@ -140,6 +150,7 @@ result<accepted_request> request_intake::accept_chat(const generate_request& req
   accepted.output.chat = std::move(mode);
   accepted.prompt = std::make_shared<const std::vector<token_id>>(std::move(prompt));
   accepted.params = std::move(params);
+  DI_TRY(accepted.cache_salt, salt_of(request.cache_salt ? request.cache_salt : chat.cache_salt));
   return accepted;
 }
 

@@ -36,6 +36,7 @@ struct accepted_request {
   std::shared_ptr<const std::vector<token_id>> prompt;
   std::shared_ptr<const sampling_params> params;
   output_stream_options output;
+  std::uint64_t cache_salt = 0;
 };
 
 class request_intake {

@@ -57,12 +57,15 @@ struct generate_request {
   std::optional<std::string> chat;           ///< JSON of a chat request: messages, tools, options
   sampling_request sampling;
   std::int32_t priority = 0;
+  /// Of a tenant: requests share cached prefixes only with those of the same salt, or of none.
+  std::optional<std::string> cache_salt;
 
   static constexpr auto describe() {
     using s = generate_request;
     return fields(field{"request_id", &s::request_id}, field{"text", &s::text},
                   field{"token_ids", &s::ids}, field{"chat_json", &s::chat},
-                  field{"sampling", &s::sampling}, field{"priority", &s::priority});
+                  field{"sampling", &s::sampling}, field{"priority", &s::priority},
+                  field{"cache_salt", &s::cache_salt});
   }
 };
 

@@ -201,6 +201,13 @@ void read(const Message& m, T& object) {
   });
 }
 
+/// Whether the whole of `text` is one number.
+bool read_number(const std::string& text, std::uint64_t& out) {
+  const auto* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, out);
+  return read.ec == std::errc() && read.ptr == end;
+}
+
 /// -1 in these fields of a struct means absent; their messages say so with presence.
 void clear_absent(const sampling_params&, v1::SamplingParams& m) {
   if (m.max_tokens() < 0) m.clear_max_tokens();
@@ -260,6 +267,7 @@ std::string to_wire(const sequence_request& request) {
   v1::GenerateRequest m;
   m.set_request_id(fmt::format("{}", request.sequence.value));
   m.set_priority(request.priority);
+  if (request.cache_salt != 0) m.set_cache_salt(fmt::format("{}", request.cache_salt));
   auto& ids = *m.mutable_token_ids()->mutable_ids();
   if (request.prompt) ids.Assign(request.prompt->begin(), request.prompt->end());
   if (request.params) *m.mutable_sampling() = message_of<v1::SamplingParams>(*request.params);
@@ -288,11 +296,13 @@ result<sequence_request> from_wire(std::string_view bytes) {
   DI_TRY(const v1::GenerateRequest m, parse<v1::GenerateRequest>(bytes));
   sequence_request request;
   const auto& id = m.request_id();
-  const auto [end, code] =
-    std::from_chars(id.data(), id.data() + id.size(), request.sequence.value);
-  if (id.empty() || code != std::errc() || end != id.data() + id.size())
+  if (!read_number(id, request.sequence.value))
     return fail(errc::invalid_argument,
                 fmt::format("found '{}', expected the number of a sequence", id), "request_id");
+  if (m.has_cache_salt() && !read_number(m.cache_salt(), request.cache_salt))
+    return fail(errc::invalid_argument,
+                fmt::format("found '{}', expected the number of a salt", as_utf8(m.cache_salt())),
+                "cache_salt");
   if (!m.has_token_ids() || m.token_ids().ids().empty())
     return fail(errc::invalid_argument, "found no token ids, expected at least one", "token_ids");
   const auto& ids = m.token_ids().ids();

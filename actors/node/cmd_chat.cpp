@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iostream>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -96,6 +97,7 @@ struct session {
   const cli_context& context;
   const node& engine;
   sampling_request sampling;
+  std::optional<std::string> cache_salt;
   bool is_json = false;
   bool with_stats = false;
   interrupt_guard& interrupts;
@@ -105,6 +107,7 @@ result<answer> say_and_answer(const session& it, const conversation& talk) {
   generate_request request;
   request.chat = talk.text();
   request.sampling = it.sampling;
+  request.cache_salt = it.cache_salt;
   DI_TRY(auto reply, run_request(it.context, it.engine, request, !it.is_json, it.interrupts));
   if (it.is_json) {
     fmt::print(it.context.out, "{}\n",
@@ -179,8 +182,13 @@ result<int> chat(const cli_context& context, const parsed_flags& flags) {
   }
   DI_TRY(const auto engine, open_engine(context, config));
   interrupt_guard interrupts;
-  const session it{
-    context, *engine, std::move(sampling), flags.is_on("json"), flags.is_on("stats"), interrupts};
+  const session it{context,
+                   *engine,
+                   std::move(sampling),
+                   flags.text("cache-salt"),
+                   flags.is_on("json"),
+                   flags.is_on("stats"),
+                   interrupts};
   if (is_demo) {
     DI_TRY(message, load_demo(engine->facts().model_path, talk));
     if (!it.is_json) print_err("> {}\n", message);
@@ -222,6 +230,7 @@ command chat_command() {
   it.flags = {
     switch_of("json", "one JSON object instead of streamed text"),
     stats_flag(),
+    cache_salt_flag(),
     switch_of("demo", "the first of the model's own demonstration prompts"),
     switch_of("thinking", "let the model think first", true),
     value_of("effort", "how long it thinks: low, high, xhigh, max or 1 to 100", "LEVEL", "high"),

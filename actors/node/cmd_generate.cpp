@@ -15,6 +15,7 @@ namespace {
 result<generate_request> read_request(const parsed_flags& flags) {
   generate_request request;
   DI_TRY(request.sampling, read_sampling(flags));
+  request.cache_salt = flags.text("cache-salt");
   const auto ids = flags.text("ids");
   if (ids && !flags.positionals.empty())
     return fail(errc::bad_config, "found a prompt and --ids, expected one of them");
@@ -68,7 +69,7 @@ command generate_command() {
   flag json_output;
   json_output.name = "json";
   json_output.help = "one JSON object instead of streamed text";
-  it.flags.insert(it.flags.begin(), {ids, json_output, stats_flag()});
+  it.flags.insert(it.flags.begin(), {ids, json_output, stats_flag(), cache_salt_flag()});
   it.takes_settings = true;
   it.run = generate;
   return it;

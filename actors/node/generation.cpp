@@ -181,6 +181,15 @@ flag stats_flag() {
   return it;
 }
 
+flag cache_salt_flag() {
+  flag it;
+  it.name = "cache-salt";
+  it.help = "share cached prefixes only with requests of the same salt";
+  it.value_name = "TEXT";
+  it.default_text = "none";
+  return it;
+}
+
 result<sampling_request> read_sampling(const parsed_flags& flags) {
   if (flags.has("logprobs") && !flags.is_on("json"))
     return fail(errc::bad_config, "--logprobs: found no --json, which alone can show them");

@@ -21,6 +21,9 @@ std::vector<flag> sampling_flags();
 /// --stats.
 flag stats_flag();
 
+/// --cache-salt; its value is the request's `cache_salt`.
+flag cache_salt_flag();
+
 /// Reads them. Errors: bad_config naming the flag.
 result<sampling_request> read_sampling(const parsed_flags& flags);
 

@@ -9,11 +9,15 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "messages/kv.hpp"
 #include "runtime/base/ids.hpp"
 
 namespace deepinfer {
+
+/// A tenant's salt as a number. Never 0, which is the salt of requests that have none.
+std::uint64_t prefix_salt(std::string_view text);
 
 /// Key of the empty prefix of a tenant.
 prefix_key prefix_root(std::uint64_t salt);

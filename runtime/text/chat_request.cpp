@@ -327,6 +327,7 @@ result<chat_request> read_chat_request(const json::value& body,
   DI_TRY_VOID(read_tool_use(fields, numbers, request));
   DI_TRY_VOID(read_sampling(fields, options, request.sampling));
   DI_TRY_VOID(read_stream(fields, request));
+  DI_TRY(request.cache_salt, fields.string("cache_salt"));
   return request;
 }
 

@@ -1,7 +1,7 @@
 /// A chat completion request: JSON body in, checked struct out.
 ///
 /// The body is OpenAI's with DeepSeek's additions (`thinking`, `reasoning_effort`,
-/// `reasoning_content`, `prefix`, the role `latest_reminder`). `null` means absent, unknown keys
+/// `reasoning_content`, `prefix`, the role `latest_reminder`) and vLLM's `cache_salt`. `null` means absent, unknown keys
 /// are ignored, `max_completion_tokens` wins over `max_tokens`. Errors name the field in `param`:
 ///   invalid_json, json_too_deep, invalid_utf8   the body is not JSON in UTF-8
 ///   model_not_found                             the model is not one of `options.models`
@@ -62,7 +62,8 @@ struct chat_request {
   sampling_wishes sampling;
   output_constraint constraint;
   bool parse_tool_calls = false;
-  bool json_output = false;  ///< the answer is JSON: text around it is blanked
+  bool json_output = false;               ///< the answer is JSON: text around it is blanked
+  std::optional<std::string> cache_salt;  ///< vLLM's: whose cached prefixes may be used
   bool stream = false;
   bool stream_usage = false;
 };

@@ -127,6 +127,37 @@ TEST_CASE("a chat request is rendered, tokenized and parsed as the model's forma
   CHECK(accepted->output.chat->start == parse_start::content);
 }
 
+TEST_CASE("a salt comes from the request, or from the body of a chat, and is never empty") {
+  const auto intake = make_intake();
+  auto request = with_ids({5});
+  CHECK(intake.accept(request, 7)->cache_salt == 0);
+  request.cache_salt = "a";
+  const auto salt = intake.accept(request, 7)->cache_salt;
+  CHECK(salt != 0);
+  request.cache_salt = "b";
+  CHECK(intake.accept(request, 7)->cache_salt != salt);
+
+  generate_request chat;
+  chat.chat = R"({"messages": [{"role": "user", "content": "Hi"}], "cache_salt": "a"})";
+  CHECK(intake.accept(chat, 7)->cache_salt == salt);
+  chat.cache_salt = "b";
+  CHECK(intake.accept(chat, 7)->cache_salt == intake.accept(request, 7)->cache_salt);
+
+  for (auto* it : {&request, &chat}) {
+    it->cache_salt = "";
+    const auto refused = intake.accept(*it, 7);
+    REQUIRE(!refused.has_value());
+    CHECK(refused.error().param == "cache_salt");
+  }
+  chat.cache_salt.reset();
+  for (const auto* body : {R"(, "cache_salt": "")", R"(, "cache_salt": 7)"}) {
+    chat.chat = std::string(R"({"messages": [{"role": "user", "content": "Hi"}])") + body + "}";
+    const auto refused = intake.accept(chat, 7);
+    REQUIRE(!refused.has_value());
+    CHECK(refused.error().param == "cache_salt");
+  }
+}
+
 TEST_CASE("a chat request that needs structured output is refused, not answered without it") {
   generate_request request;
   request.chat = R"({"messages": [{"role": "user", "content": "Hi"}],

@@ -150,6 +150,7 @@ TEST_CASE("a bad sampling value is exit code 2 and names the field") {
     {{"--temperature", "-1"}, "temperature"},
     {{"--logprobs", "2"}, "logprobs"},
     {{"--max-tokens", "0"}, "max-tokens"},
+    {{"--cache-salt", ""}, "cache_salt"},
   };
   for (const auto& row : table) {
     CAPTURE(row.name);

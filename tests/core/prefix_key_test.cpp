@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/base/random.hpp"
@@ -52,6 +53,19 @@ TEST_CASE("a key says salt, ids, their order and their division into blocks") {
         prefix_next(prefix_next(root, ids{1, 2, 3}), ids{4}));
   CHECK(prefix_next(root, ids{0}) != root);
   CHECK(prefix_next(root, ids{0, 0}) != prefix_next(root, ids{0}));
+}
+
+TEST_CASE("salts of other texts are other numbers, and none is 0") {
+  std::vector<std::uint64_t> salts{0};
+  // Texts that begin alike, hold zeros, or cross the border of a word.
+  for (std::size_t size = 0; size < 20; ++size)
+    for (const char c : {'\0', 'a', '\xff'}) {
+      salts.push_back(prefix_salt(std::string(size, 'x') + c));
+      salts.push_back(prefix_salt(std::string(size, 'x') + c + '\0'));
+    }
+  CHECK(prefix_salt("tenant") == prefix_salt("tenant"));
+  std::ranges::sort(salts);
+  CHECK(std::ranges::adjacent_find(salts) == salts.end());
 }
 
 TEST_CASE("keys are the same on every machine and in every version") {

@@ -38,6 +38,7 @@ generate_request continuation(std::optional<std::string> text) {
   request.text = std::move(text);
   request.sampling = all_set();
   request.priority = -2;
+  request.cache_salt = std::string("ten\0\xff", 5);
   return request;
 }
 
@@ -150,7 +151,18 @@ TEST_CASE("a generate request comes back one field at a time") {
   generate_request full = continuation("Hi");
   full.ids = {{0, 17}};
   full.chat = "{}";
-  CHECK(check_one_at_a_time(full) == 6);
+  CHECK(check_one_at_a_time(full) == 7);
+}
+
+TEST_CASE("salts come back byte for byte, so that no two of them become one") {
+  auto request = continuation("Hi");
+  for (const auto& salt :
+       {std::string("\xff"), std::string("?"), std::string("\xfe"), std::string()}) {
+    request.cache_salt = salt;
+    check_back(request);
+  }
+  request.cache_salt.reset();
+  check_back(request);
 }
 
 TEST_CASE("an input travels in the field of its kind, and what is not sent is not set") {

@@ -131,18 +131,20 @@ TEST_CASE("a chunk comes back with tokens, logprobs and finish, and without what
   CHECK(*back == chunk);
 }
 
-TEST_CASE("a request comes back with its sequence, prompt, parameters and priority") {
+TEST_CASE("a request comes back with its sequence, prompt, parameters, priority and salt") {
   const sequence_request request{
     .sequence = {18446744073709551615u},
     .prompt = std::make_shared<const std::vector<token_id>>(std::vector<token_id>{0, 17, 4}),
     .params = std::make_shared<const sampling_params>(all_set()),
-    .priority = -2};
+    .priority = -2,
+    .cache_salt = 18446744073709551615u};
   const auto back = from_wire<sequence_request>(to_wire(request));
   REQUIRE(back);
   CHECK(back->sequence == request.sequence);
   CHECK(*back->prompt == *request.prompt);
   CHECK(*back->params == *request.params);
   CHECK(back->priority == -2);
+  CHECK(back->cache_salt == request.cache_salt);
 }
 
 TEST_CASE("a request without ids or with a foreign id is invalid_argument and names the field") {
@@ -157,6 +159,15 @@ TEST_CASE("a request without ids or with a foreign id is invalid_argument and na
   REQUIRE(!back);
   CHECK(back.error().param == "request_id");
   CHECK(back.error().message == "found 'gen-7', expected the number of a sequence");
+  // A salt that can't be read is no reason to share with everyone.
+  m.set_request_id("7");
+  for (const char* salt : {"", "tenant", "7x", "18446744073709551616"}) {
+    CAPTURE(std::string(salt));
+    m.set_cache_salt(salt);
+    back = from_wire<sequence_request>(m.SerializeAsString());
+    REQUIRE(!back);
+    CHECK(back.error().param == "cache_salt");
+  }
 }
 
 TEST_CASE("text that is not UTF-8 is made so before it is sent, bytes stay as they are") {
