@@ -39,6 +39,7 @@ kv_allocator_actor::behavior_type kv_allocator(pointer self, kv_pool_config conf
       stats.kv_blocks_total = pool.total_blocks();
       stats.kv_blocks_free = pool.free_blocks();
       stats.kv_blocks_cached = pool.cached_blocks();
+      stats.prefix_host_hits = pool.counters().host_hits;
       stats.slots_total = pool.total_slots();
       stats.slots_free = pool.free_slots();
       stats.step_messages = self->state.messages;

@@ -148,6 +148,7 @@ void add(node_stats& sum, const node_stats& more) {
   sum.host_waits += more.host_waits;
   sum.preemptions += more.preemptions;
   sum.cached_tokens += more.cached_tokens;
+  sum.prefix_host_hits += more.prefix_host_hits;
   sum.draft_tokens += more.draft_tokens;
   sum.accepted_tokens += more.accepted_tokens;
   sum.overrun_rows += more.overrun_rows;

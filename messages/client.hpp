@@ -124,6 +124,7 @@ struct node_stats {
   std::uint64_t host_waits = 0;      ///< for results of steps
   std::uint64_t preemptions = 0;
   std::uint64_t cached_tokens = 0;    ///< prompt tokens served from the prefix cache
+  std::int64_t prefix_host_hits = 0;  ///< cached blocks that came back from host memory
   std::uint64_t draft_tokens = 0;     ///< drafts verified
   std::uint64_t accepted_tokens = 0;  ///< of these, emitted
   std::uint64_t overrun_rows = 0;     ///< rows settled after their sequence had ended
@@ -137,10 +138,10 @@ struct node_stats {
       field{"inflight_steps", &s::inflight_steps}, field{"kv_blocks_total", &s::kv_blocks_total},
       field{"kv_blocks_free", &s::kv_blocks_free}, field{"kv_blocks_cached", &s::kv_blocks_cached},
       field{"preemptions", &s::preemptions}, field{"cached_tokens", &s::cached_tokens},
-      field{"draft_tokens", &s::draft_tokens}, field{"accepted_tokens", &s::accepted_tokens},
-      field{"overrun_rows", &s::overrun_rows}, field{"idle_plan_ns", &s::idle_plan_ns},
-      field{"idle_settle_ns", &s::idle_settle_ns}, field{"idle_vote_ns", &s::idle_vote_ns},
-      field{"idle_transfer_ns", &s::idle_transfer_ns},
+      field{"prefix_host_hits", &s::prefix_host_hits}, field{"draft_tokens", &s::draft_tokens},
+      field{"accepted_tokens", &s::accepted_tokens}, field{"overrun_rows", &s::overrun_rows},
+      field{"idle_plan_ns", &s::idle_plan_ns}, field{"idle_settle_ns", &s::idle_settle_ns},
+      field{"idle_vote_ns", &s::idle_vote_ns}, field{"idle_transfer_ns", &s::idle_transfer_ns},
       field{"exposed_host_ns", &s::exposed_host_ns}, field{"host_waits", &s::host_waits},
       field{"slots_total", &s::slots_total}, field{"slots_free", &s::slots_free},
       field{"deferred_blocks", &s::deferred_blocks}, field{"steps", &s::steps},

@@ -51,6 +51,8 @@ std::string stats_text(const node_stats& stats) {
   out +=
     fmt::format("requests  {} running, {} queued, {} preemptions, {} prompt tokens from cache\n",
                 stats.running, stats.queued, stats.preemptions, stats.cached_tokens);
+  if (stats.prefix_host_hits > 0)
+    out += fmt::format("host tier {} blocks came back\n", stats.prefix_host_hits);
   if (stats.draft_tokens > 0)
     out += fmt::format(
       "drafts    {} verified, {} accepted ({:.0f} %)\n", stats.draft_tokens, stats.accepted_tokens,

@@ -1,5 +1,5 @@
-// Drafts, preemption and the prefix cache through the whole path change no token: the embedded
-// model, greedy and sampled, many requests at once.
+// Drafts, preemption, aborts and the prefix cache through the whole path change no token: the
+// embedded model, greedy and sampled, many requests at once.
 #include <doctest/doctest.h>
 
 #include "actors/node.hpp"
@@ -39,29 +39,35 @@ struct answers {
   node_stats stats;
 };
 
-/// Twice: the second time every prompt is in the cache, where there is one.
-answers answer_twice(const step_settings& engine) {
+std::unique_ptr<node> load(const step_settings& engine) {
   engine_settings settings;
   settings.engine = engine;
   settings.engine.num_threads = 2;
   settings.engine.max_num_seqs = 8;
   auto loaded = node::load(settings, std::string(DI_SOURCE_DIR) + "/examples/models/tiny-v41");
   REQUIRE_MESSAGE(loaded.has_value(), loaded.error().message);
-  const auto client = (*loaded)->connect();
+  return std::move(*loaded);
+}
+
+generate_result read_to_end(stream& chunks) {
+  generate_result answer;
+  while (true) {
+    const auto chunk = chunks.next(patience);
+    REQUIRE(chunk.has_value());
+    if (!*chunk) return answer;
+    answer.add(**chunk);
+  }
+}
+
+/// Twice: the second time every prompt is in the cache, where there is one.
+answers answer_twice(const step_settings& engine) {
+  const auto loaded = load(engine);
+  const auto client = loaded->connect();
   answers out;
   for (int turn = 0; turn < 2; ++turn) {
     std::vector<stream> open;
     for (const auto& request : requests()) open.push_back(client.generate(request).value());
-    for (auto& chunks : open) {
-      generate_result answer;
-      while (true) {
-        const auto chunk = chunks.next(patience);
-        REQUIRE(chunk.has_value());
-        if (!*chunk) break;
-        answer.add(**chunk);
-      }
-      out.ids.push_back(answer.ids);
-    }
+    for (auto& chunks : open) out.ids.push_back(read_to_end(chunks).ids);
   }
   out.stats = client.stats().value();
   return out;
@@ -74,7 +80,65 @@ step_settings plain() {
   return out;
 }
 
+/// What each request gets when nobody else is there.
+std::vector<std::vector<token_id>> answer_alone(const step_settings& engine) {
+  const auto loaded = load(engine);
+  const auto client = loaded->connect();
+  std::vector<std::vector<token_id>> out;
+  for (const auto& request : requests())
+    out.push_back(client.generate_sync(request, patience).value().ids);
+  return out;
+}
+
+/// The same beside neighbours that are cancelled: before their first token, after it, later.
+answers answer_beside_aborted(const step_settings& engine) {
+  const auto loaded = load(engine);
+  const auto client = loaded->connect();
+  const auto all = requests();
+  std::vector<stream> open, doomed;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    auto neighbour = all[all.size() - 1 - i];
+    neighbour.sampling.max_tokens = 400;  // more than it will get
+    neighbour.sampling.seed = 900 + i;
+    if (i % 2 == 0) doomed.push_back(client.generate(neighbour).value());
+    open.push_back(client.generate(all[i]).value());
+  }
+  for (std::size_t i = 0; i < doomed.size(); ++i) {
+    for (std::size_t chunk = 0; chunk < 3 * i; ++chunk)
+      REQUIRE(doomed[i].next(patience).value().has_value());
+    CHECK(client.cancel(doomed[i].id()).value());
+  }
+  for (auto& chunks : doomed) {
+    const auto ended = read_to_end(chunks);
+    CHECK(ended.finish.reason == finish_reason::abort);
+    CHECK(ended.ids.size() < 400);
+  }
+  answers out;
+  for (auto& chunks : open) out.ids.push_back(read_to_end(chunks).ids);
+  out.stats = client.stats().value();
+  return out;
+}
+
 }  // namespace
+
+TEST_CASE("neighbours that are aborted change no token of those that stay [I38]") {
+  const auto reference = answer_alone(plain());
+  for (const std::int32_t depth : {1, 2, 3})
+    for (const std::int32_t drafts : {0, 4}) {
+      CAPTURE(depth);
+      CAPTURE(drafts);
+      auto engine = plain();
+      engine.depth = depth;
+      engine.num_drafts = drafts;
+      // A pool that aborted blocks must go round in, and prefixes that may have been theirs.
+      engine.block_size = 16;
+      engine.num_kv_blocks = 60;
+      engine.prefix_cache = true;
+      const auto made = answer_beside_aborted(engine);
+      CHECK(made.ids == reference);
+      CHECK((made.stats.draft_tokens > 0) == (drafts > 0));
+    }
+}
 
 TEST_CASE("drafts of either kind, at every depth, change no token [I29][I34][I38]") {
   const auto reference = answer_twice(plain());
@@ -96,8 +160,13 @@ TEST_CASE("verification sized by confidence changes no token [I38]") {
   auto engine = plain();
   engine.depth = 2;
   engine.num_drafts = 5;
+  const auto fixed = answer_twice(engine);
   engine.verify = verify_setting::confidence;
-  CHECK(answer_twice(engine).ids == answer_twice(plain()).ids);
+  const auto sized = answer_twice(engine);
+  CHECK(sized.ids == answer_twice(plain()).ids);
+  // It did leave drafts out: steps of this model take longer the more tokens they have.
+  CHECK(sized.stats.draft_tokens > 0);
+  CHECK(sized.stats.draft_tokens < fixed.stats.draft_tokens);
 }
 
 TEST_CASE("a prefix hit, from the pool or from host memory, changes no token [I48]") {
@@ -113,6 +182,7 @@ TEST_CASE("a prefix hit, from the pool or from host memory, changes no token [I4
     CAPTURE(host);
     CHECK(made.ids == reference.ids);
     CHECK(made.stats.cached_tokens > 0);
+    CHECK((made.stats.prefix_host_hits > 0) == (host > 0));
   }
 }
 

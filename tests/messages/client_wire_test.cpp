@@ -89,6 +89,7 @@ node_stats busy() {
           .host_waits = 21,
           .preemptions = 22,
           .cached_tokens = 23,
+          .prefix_host_hits = 27,
           .draft_tokens = 24,
           .accepted_tokens = 25,
           .overrun_rows = 26,
@@ -259,7 +260,7 @@ TEST_CASE("a token chunk comes back together and one field at a time") {
 TEST_CASE("node stats come back together and one field at a time") {
   check_back(node_stats{});
   check_back(busy());
-  CHECK(check_one_at_a_time(busy()) == 26);
+  CHECK(check_one_at_a_time(busy()) == 27);
 }
 
 TEST_CASE("a prompt that is not UTF-8 arrives byte for byte, one that is travels as text") {
