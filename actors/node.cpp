@@ -158,6 +158,13 @@ result<bool> node::resume() const {
   return ask_and_wait<bool>(running_->system, running_->supervisor, control_timeout, order);
 }
 
+result<bool> node::set_depth(std::int32_t depth) const {
+  scheduler_order order;
+  order.what = scheduler_order::verb::set_depth;
+  order.depth = depth;
+  return ask_and_wait<bool>(running_->system, running_->supervisor, control_timeout, order);
+}
+
 result<bool> node::kill(const std::string& actor_name) const {
   return ask_and_wait<bool>(running_->system, running_->supervisor, control_timeout,
                             kill_atom::value, actor_name);

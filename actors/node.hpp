@@ -84,6 +84,10 @@ public:
   result<bool> pause() const;
   result<bool> resume() const;
 
+  /// Most steps in flight from now on: 1 to the depth of the settings, whatever else is an error
+  /// invalid_argument. Launched steps are not recalled. False while the rank is down.
+  result<bool> set_depth(std::int32_t depth) const;
+
   /// Kills one actor of the rank by name (scheduler, worker, kv_allocator, release_collector,
   /// device_gate), as a crash would. For tests; false where there is none.
   result<bool> kill(const std::string& actor_name) const;

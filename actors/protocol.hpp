@@ -74,7 +74,7 @@ struct scheduler_order {
   };
   verb what = verb::pause;
   seq_id sequence{};          ///< preempt
-  std::int32_t depth = 0;     ///< set_depth
+  std::int32_t depth = 0;     ///< set_depth: 1..max_depth of the scheduler, else an error
   scheduler_policy policy{};  ///< set_policy
 };
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "actors/client_state.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/device/device.hpp"
 
@@ -289,7 +292,16 @@ caf::typed_response_promise<bool> obey(pointer self, const scheduler_order& orde
     core.abort_all(finish_reason::abort, errc::server_shutdown, "the engine is shutting down");
     break;
   case verb::set_depth:
-    core.set_depth(std::clamp(order.depth, 1, core.config().max_depth));
+    // The runner's buffers were made for so many steps in flight.
+    if (order.depth < 1 || order.depth > core.config().max_depth) {
+      promise.deliver(to_caf({errc::invalid_argument,
+                              fmt::format("depth: found {}, expected 1 to {}, the depth the engine "
+                                          "was loaded with",
+                                          order.depth, core.config().max_depth),
+                              "depth"}));
+      return promise;
+    }
+    core.set_depth(order.depth);
     if (state.links.hooks.watch) state.links.hooks.watch->on_depth(core.depth());
     break;
   case verb::set_policy: core.set_policy(order.policy); break;

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <fmt/format.h>
+
 #include "tests/actors/hash_node.hpp"
 
 using namespace deepinfer;
@@ -146,6 +148,31 @@ TEST_CASE("when any actor of the rank dies, started requests end with one error 
     check_at_rest(it);
     CHECK(client.stats()->rank_restarts == 1);
   }
+}
+
+TEST_CASE("the depth can be set up to the loaded one while requests run, and no further") {
+  const auto it = start_hash_node({.depth = 2, .num_kv_blocks = 4096});
+  const auto client = it.engine->connect();
+  const auto prompt = prompt_ids("a", 9);
+  const auto expected = expected_ids(prompt, 400);
+  auto chunks = client.generate(greedy(prompt, 400)).value();
+  generate_result answer;
+  answer.add(**chunks.next(patience));
+  for (const std::int32_t depth : {1, 2, 1}) CHECK(it.engine->set_depth(depth).value());
+  for (const std::int32_t depth : {0, -1, 3, 2'000'000'000}) {
+    CAPTURE(depth);
+    const auto refused = it.engine->set_depth(depth);
+    REQUIRE(!refused);
+    CHECK(refused.error().code == errc::invalid_argument);
+    CHECK(refused.error().param == "depth");
+    CHECK(
+      refused.error().message ==
+      fmt::format("depth: found {}, expected 1 to 2, the depth the engine was loaded with", depth));
+  }
+  const auto rest = read_to_end(chunks, 1).ids;
+  answer.ids.insert(answer.ids.end(), rest.begin(), rest.end());
+  CHECK(answer.ids == expected);
+  check_at_rest(it);
 }
 
 TEST_CASE("a node that stops ends open requests with server_shutdown") {
