@@ -89,10 +89,12 @@ std::string settings_reference() {
         "\n## {}\n\n| key | flag | variable | default | what |\n|---|---|---|---|---|\n",
         in.empty() ? "File" : fmt::format("`{}`", in));
     }
-    const auto flag = info.flag.empty() ? std::string("-")
-                      : info.value_name.empty()
-                        ? fmt::format("`--[no-]{}`", info.flag)
-                        : fmt::format("`--{} {}`", info.flag, info.value_name);
+    const bool is_switch = info.value_name.empty();
+    auto flag = info.flag.empty() ? std::string("-")
+                : is_switch       ? fmt::format("`--[no-]{}`", info.flag)
+                                  : fmt::format("`--{} {}`", info.flag, info.value_name);
+    for (const auto& alias : info.aliases)
+      flag += fmt::format(" or `--{}{}`", is_switch ? "[no-]" : "", alias);
     out += fmt::format("| `{}` | {} | {} | {} | {}; {} |\n", name, escaped(flag),
                        info.variable.empty() ? "-" : fmt::format("`{}`", info.variable),
                        info.default_text.empty() ? fmt::format("({})", info.absent)

@@ -20,7 +20,9 @@ std::string names_of(const flag& f) {
   std::string names = f.short_name ? fmt::format("-{},", f.short_name) : std::string();
   names += "--" + f.name;
   for (const auto& alias : f.aliases) names += ",--" + alias;
-  if (f.is_negatable) names += ",--no-" + f.name + "{false}";
+  if (!f.is_negatable) return names;
+  names += ",--no-" + f.name + "{false}";
+  for (const auto& alias : f.aliases) names += ",--no-" + alias + "{false}";
   return names;
 }
 
@@ -33,7 +35,9 @@ tl::unexpected<error> unknown_flag(const command_line& command, const std::strin
   for (const auto& f : command.flags) {
     known.push_back(f.name);
     known.insert(known.end(), f.aliases.begin(), f.aliases.end());
-    if (f.is_negatable) known.push_back("no-" + f.name);
+    if (!f.is_negatable) continue;
+    known.push_back("no-" + f.name);
+    for (const auto& alias : f.aliases) known.push_back("no-" + alias);
   }
   const auto word = found.substr(found.find_first_not_of('-'));
   return misuse(command, fmt::format("unknown flag '{}'{}", found,
@@ -44,8 +48,11 @@ tl::unexpected<error> unknown_flag(const command_line& command, const std::strin
 /// next argument.
 result<void> check_assignments(const command_line& command, std::span<const std::string> args) {
   const auto is_called = [](const flag& f, std::string_view name) {
-    return name == f.name || (f.is_negatable && name == "no-" + f.name) ||
-           std::find(f.aliases.begin(), f.aliases.end(), name) != f.aliases.end();
+    const auto is_own = [&f](std::string_view word) {
+      return word == f.name ||
+             std::find(f.aliases.begin(), f.aliases.end(), word) != f.aliases.end();
+    };
+    return is_own(name) || (f.is_negatable && name.starts_with("no-") && is_own(name.substr(3)));
   };
   for (std::size_t i = 0; i < args.size(); ++i) {
     const std::string_view argument = args[i];
@@ -235,6 +242,7 @@ std::string help_text(const command_line& command) {
       line += line.size() + 2 > help_column ? "\n" + std::string(help_column, ' ')
                                             : std::string(help_column - line.size(), ' ');
       auto help = f.help;
+      for (const auto& alias : f.aliases) help += "; also --" + alias;
       if (!f.default_text.empty()) help += fmt::format(" [default:{}{}]", glue, f.default_text);
       out += line + wrapped(help, help_column) + "\n";
     }

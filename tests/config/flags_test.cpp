@@ -53,6 +53,25 @@ TEST_CASE("a boolean setting has a flag that switches it on and one that switche
   CHECK(!parse({"--no-json"}));
 }
 
+TEST_CASE("names that users of vLLM know are names of the same settings") {
+  const auto flags = parse({"--num-speculative-tokens", "3", "--no-enable-prefix-caching"});
+  REQUIRE_MESSAGE(flags, flags.error().message);
+  CHECK(flags->text("num-drafts") == "3");
+  CHECK(flags->text("prefix-cache") == "false");
+  CHECK(parse({"--enable-prefix-caching"})->text("prefix-cache") == "true");
+  CHECK(parse({"--no-enable-prefix-caching=false"})->text("prefix-cache") == "true");
+  // Of two names for one setting, too, the last counts.
+  CHECK(parse({"--num-drafts=2", "--num-speculative-tokens=4"})->text("num-drafts") == "4");
+  CHECK(parse({"--no-prefix-cache", "--enable-prefix-caching"})->text("prefix-cache") == "true");
+  CHECK(parse({"--enable-prefix-caching=no"})
+          .error()
+          .message.starts_with("--enable-prefix-caching: found 'no'"));
+  CHECK(parse({"--no-enable-prefix-cachin"})
+          .error()
+          .message.find("did you mean '--no-enable-prefix-caching'?") != std::string::npos);
+  CHECK(help_text(sample()).find("--num-speculative-tokens") != std::string::npos);
+}
+
 TEST_CASE("a switch takes =true and =false, and what stands as the value of a flag is no switch") {
   CHECK(parse({"--json=true"})->is_on("json"));
   CHECK(!parse({"--json=false"})->is_on("json", true));
