@@ -36,8 +36,9 @@ result<std::int32_t> model_length(const engine_settings& settings, const model_c
   const auto wanted = settings.model.max_model_len;
   if (!wanted) return static_cast<std::int32_t>(config.max_positions);
   if (*wanted > config.max_positions)
-    return fail(errc::bad_config, fmt::format("max_model_len: found {}, the model takes at most {}",
-                                              *wanted, config.max_positions));
+    return fail(errc::bad_config,
+                fmt::format("model.max_model_len: found {}, the model takes at most {}", *wanted,
+                            config.max_positions));
   return *wanted;
 }
 
@@ -48,7 +49,7 @@ result<void> check_block_size(std::int32_t block_size, const model_config& confi
     if (layer.ratio > 0) multiple = std::lcm(multiple, layer.ratio);
   if (block_size % multiple != 0)
     return fail(errc::bad_config,
-                fmt::format("block_size: found {}, expected a multiple of {}, the "
+                fmt::format("engine.block_size: found {}, expected a multiple of {}, the "
                             "model's compression ratios",
                             block_size, multiple));
   return {};
@@ -60,7 +61,9 @@ result<drafter_kind> drafter_of(const step_settings& engine, const model_config&
   if (engine.drafter == drafter_setting::ngram) return drafter_kind::ngram;
   if (config.has_draft()) return drafter_kind::dspark;
   if (engine.drafter == drafter_setting::automatic) return drafter_kind::ngram;
-  return fail(errc::bad_config, "drafter: found dspark, the checkpoint has no drafter");
+  return fail(
+    errc::bad_config,
+    "engine.drafter: found dspark, expected ngram or auto: the checkpoint has no drafter");
 }
 
 result<void> add_speculation(const step_settings& engine, const model_config& config,
@@ -78,7 +81,8 @@ result<void> add_speculation(const step_settings& engine, const model_config& co
   if (engine.verify == verify_setting::confidence && sizes.drafter != drafter_kind::dspark)
     return fail(
       errc::bad_config,
-      "verify: found confidence, which needs the checkpoint's drafter and num_drafts > 0");
+      "engine.verify: found confidence, expected fixed without the checkpoint's drafter or with "
+      "engine.num_drafts = 0");
   return {};
 }
 
@@ -113,9 +117,10 @@ result<runner_config> sizes_of(const engine_settings& settings, const model_conf
   const auto useful = of_one * engine.max_num_seqs;
   const auto blocks = std::min(fitting, useful);
   if (blocks < 1)
-    return fail(errc::bad_config, fmt::format("kv_cache_memory: found {} bytes, one block of {} "
-                                              "tokens takes {}",
-                                              bytes, sizes.block_size, layout.block_bytes()));
+    return fail(errc::bad_config,
+                fmt::format("engine.kv_cache_memory: found {} bytes, one block of {} "
+                            "tokens takes {}",
+                            bytes, sizes.block_size, layout.block_bytes()));
   sizes.num_kv_blocks = static_cast<std::int32_t>(blocks);
   return sizes;
 }
@@ -149,13 +154,20 @@ namespace {
 result<void> check_memory(const model_config& config, const runner_config& sizes) {
   DI_TRY(const auto layout, make_kv_layout(config, sizes, sizes.drafter == drafter_kind::dspark));
   const auto machine = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE);
-  if (layout.total_bytes() <= machine) return {};
-  return fail(
-    errc::bad_config,
-    fmt::format("num_kv_blocks {} and max_num_seqs {} take {} for the state of sequences, "
-                "the machine has {}",
-                sizes.num_kv_blocks, sizes.max_num_seqs, bytes_text(layout.total_bytes()),
-                bytes_text(machine)));
+  const auto state = layout.total_bytes() - layout.host_bytes();
+  if (state > machine)
+    return fail(errc::bad_config,
+                fmt::format("engine.num_kv_blocks {} and engine.max_num_seqs {} take {} for the "
+                            "state of sequences, the machine has {}",
+                            sizes.num_kv_blocks, sizes.max_num_seqs, bytes_text(state),
+                            bytes_text(machine)));
+  if (layout.total_bytes() > machine)
+    return fail(errc::bad_config,
+                fmt::format("engine.prefix_host_blocks: found {}, which take {}; expected at most "
+                            "{}, for which the machine has memory beside the state of sequences",
+                            sizes.host_blocks, bytes_text(layout.host_bytes()),
+                            (machine - state) / layout.block_bytes()));
+  return {};
 }
 
 /// JSON over the tokenizer's vocabulary. What text cannot hold is no part of it.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <limits>
 #include <optional>
 
 #include <fmt/format.h>
@@ -209,8 +210,16 @@ result<std::string> given_directory(std::string path) {
 }
 
 result<std::vector<std::int32_t>> parse_ids(std::string_view text, std::int32_t vocab_size) {
-  std::vector<std::int32_t> ids;
-  const auto limit = vocab_size >= 0 ? fmt::format("0 to {}", vocab_size - 1) : "at least 0";
+  constexpr auto most = std::numeric_limits<std::int32_t>::max();
+  return parse_numbers(text, "id", 0, vocab_size >= 0 ? vocab_size - 1 : most);
+}
+
+result<std::vector<std::int32_t>> parse_numbers(std::string_view text, std::string_view what,
+                                                std::int32_t least, std::int32_t most) {
+  std::vector<std::int32_t> numbers;
+  const auto limit = most == std::numeric_limits<std::int32_t>::max()
+                       ? fmt::format("at least {}", least)
+                       : fmt::format("{} to {}", least, most);
   for (std::size_t begin = 0; begin <= text.size();) {
     const auto end = std::min(text.find(',', begin), text.size());
     auto entry = text.substr(begin, end - begin);
@@ -218,18 +227,19 @@ result<std::vector<std::int32_t>> parse_ids(std::string_view text, std::int32_t 
     while (!entry.empty() && (entry.front() == ' ' || entry.front() == '\n'))
       entry.remove_prefix(1);
     while (!entry.empty() && (entry.back() == ' ' || entry.back() == '\n')) entry.remove_suffix(1);
-    std::int32_t id = 0;
-    const auto [last, code] = std::from_chars(entry.data(), entry.data() + entry.size(), id);
-    if (entry.empty() || code != std::errc() || last != entry.data() + entry.size() || id < 0 ||
-        (vocab_size >= 0 && id >= vocab_size))
-      return fail(errc::bad_config, fmt::format("id {}: found '{}', expected a whole number, {}",
-                                                ids.size() + 1, entry.substr(0, 40), limit));
-    ids.push_back(id);
+    std::int32_t number = 0;
+    const auto [last, code] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
+    if (entry.empty() || code != std::errc() || last != entry.data() + entry.size() ||
+        number < least || number > most)
+      return fail(errc::bad_config,
+                  fmt::format("{} {}: found '{}', expected a whole number, {}", what,
+                              numbers.size() + 1, entry.substr(0, 40), limit));
+    numbers.push_back(number);
   }
-  return ids;
+  return numbers;
 }
 
-void note(const cli_context&, std::string_view text) {
+void show_note(const cli_context&, std::string_view text) {
   log(severity::info, "{}", text);
 }
 

@@ -70,6 +70,10 @@ result<std::string> given_directory(std::string path);
 /// "0,17,4" as ids; error bad_config names the entry. `vocab_size` bounds them where >= 0.
 result<std::vector<std::int32_t>> parse_ids(std::string_view text, std::int32_t vocab_size = -1);
 
+/// The same of other numbers, `least` to `most`; `what` names an entry in an error.
+result<std::vector<std::int32_t>> parse_numbers(std::string_view text, std::string_view what,
+                                                std::int32_t least, std::int32_t most);
+
 /// Text for the user on stderr; a stderr that is closed or full is nobody's error.
 template <typename... Args>
 void print_err(fmt::format_string<Args...> pattern, Args&&... args) {
@@ -78,7 +82,7 @@ void print_err(fmt::format_string<Args...> pattern, Args&&... args) {
 }
 
 /// Log lines for the user, on stderr: -q hides both.
-void note(const cli_context& context, std::string_view text);
+void show_note(const cli_context& context, std::string_view text);
 void warn(const cli_context& context, std::string_view text);
 
 }  // namespace deepinfer

@@ -329,8 +329,8 @@ result<void> write_trace(const cli_context& context, const effective_config& con
   DI_TRY(const auto trace,
          engine.trace(static_cast<std::uint32_t>(observability.trace_buffer_steps)));
   DI_TRY_VOID(write_file(observability.trace_file, trace));
-  note(context,
-       "step trace written to " + observability.trace_file + " (open it in ui.perfetto.dev)");
+  show_note(context,
+            "step trace written to " + observability.trace_file + " (open it in ui.perfetto.dev)");
   return {};
 }
 

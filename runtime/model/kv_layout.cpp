@@ -18,7 +18,7 @@ constexpr auto id_bytes = static_cast<std::int64_t>(sizeof(std::int32_t));
 result<void> check_prefix_cache(const runner_config& runner) {
   if (runner.host_blocks < 0 || (runner.host_blocks > 0 && !runner.prefix_cache))
     return fail(errc::invalid_argument,
-                fmt::format("host_blocks: found {}, expected {}", runner.host_blocks,
+                fmt::format("prefix_host_blocks: found {}, expected {}", runner.host_blocks,
                             runner.prefix_cache ? "at least 0" : "0 without a prefix cache"));
   constexpr auto positions_max = std::numeric_limits<std::int32_t>::max();
   if (runner.resume_stride < 1 || runner.resume_stride > positions_max / runner.block_size)

@@ -92,7 +92,7 @@ result<void> check_request(const model_config& config, const plan_request& reque
     {"draft_overhang", request.draft_overhang, 0, many},
     {"block_size", request.block_size, 1, many},
     {"max_model_len", request.max_model_len, 0, std::int64_t{1} << 30},
-    {"host_blocks", request.host_blocks, 0, request.prefix_cache ? many : 0},
+    {"prefix_host_blocks", request.host_blocks, 0, request.prefix_cache ? many : 0},
   };
   for (const auto& it : bounds)
     if (it.found < it.least || it.found > it.most)

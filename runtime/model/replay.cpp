@@ -34,16 +34,16 @@ result<void> check_replay(const runner_config& runner, const model_config& confi
     if (runner.keep_tokens == 0) return {};
     return fail(
       errc::invalid_argument,
-      fmt::format("keep_tokens: found {}, expected 0 without replay", runner.keep_tokens));
+      fmt::format("replay_keep_tokens: found {}, expected 0 without replay", runner.keep_tokens));
   }
   if (runner.prefix_cache)
     return fail(errc::invalid_argument,
                 "replay: found together with prefix_cache, whose resume points need the windows of "
                 "all layers; expected one of the two");
   if (runner.keep_tokens < config.window)
-    return fail(errc::invalid_argument, fmt::format("keep_tokens: found {}, expected at least the "
-                                                    "window, {}",
-                                                    runner.keep_tokens, config.window));
+    return fail(errc::invalid_argument,
+                fmt::format("replay_keep_tokens: found {}, expected at least the window, {}",
+                            runner.keep_tokens, config.window));
   DI_TRY([[maybe_unused]] const auto late, late_layer_of(config));
   return {};
 }

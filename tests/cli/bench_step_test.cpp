@@ -165,7 +165,8 @@ TEST_CASE("a flag of bench step or bench core that can't be is exit code 2 and n
   const bad_case table[] = {
     {{"step", "--host-share", "0"}, "--host-share"},
     {{"step", "--host-share", "101"}, "--host-share"},
-    {{"step", "--host-share", "x"}, "--host-share"},
+    {{"step", "--host-share", "5,x"},
+     "--host-share: entry 2: found 'x', expected a whole number, 1 to 100"},
     {{"step", "--batch", "0"}, "batch"},
     {{"step", "--batch", "9999"}, "batch"},
     {{"step", "--steps", "1"}, "steps"},

@@ -170,6 +170,37 @@ TEST_CASE("sizes that no machine has are an error that says what they would take
   const auto odd = run_binary({"generate", "Once", "--block-size", "3"});
   CHECK(odd.code == 2);
   CHECK(holds(odd.err, "block_size"));
+  const auto host = run_binary({"generate", "Once", "--prefix-host-blocks", "268435456"});
+  CHECK(host.code == 2);
+  CHECK(holds(host.err, "prefix_host_blocks: found 268435456"));
+  CHECK(holds(host.err, "expected at most"));
+  CHECK(!holds(host.err, "num_kv_blocks"));
+}
+
+TEST_CASE("settings that do not go with others are an error that names the setting") {
+  struct bad_case {
+    std::vector<std::string> flags;
+    const char* message;
+  };
+  const bad_case table[] = {
+    {{"--verify", "confidence"}, "engine.verify: found confidence, expected fixed"},
+    {{"--verify", "confidence", "--num-drafts", "2", "--drafter", "ngram"},
+     "engine.verify: found confidence, expected fixed"},
+    {{"--replay", "compact", "--no-prefix-cache"},
+     "replay_keep_tokens: found 0, expected at least the window, 32"},
+    {{"--prefix-host-blocks", "4", "--no-prefix-cache"},
+     "engine.prefix_host_blocks and engine.prefix_cache: without a prefix cache nothing is kept"},
+    {{"--max-model-len", "100000"}, "model.max_model_len: found 100000, the model takes at most"},
+  };
+  for (const auto& row : table) {
+    CAPTURE(row.message);
+    std::vector<std::string> args{"generate", "Once"};
+    args.insert(args.end(), row.flags.begin(), row.flags.end());
+    const auto ran = run_binary(args);
+    CHECK(ran.code == 2);
+    CHECK_MESSAGE(holds(ran.err, row.message), ran.err);
+    CHECK(ran.out.empty());
+  }
 }
 
 TEST_CASE("files that can't be read or written are found before the work") {

@@ -195,8 +195,9 @@ TEST_CASE("a request outside its limits is refused by the name of its field") {
     {{.depth = 0}, "depth: found 0"},
     {{.block_size = 63}, "block_size: found 63, expected a multiple of the ratio 2"},
     {{.max_model_len = -1}, "max_model_len: found -1"},
-    {{.host_blocks = 1}, "host_blocks: found 1, expected 0 to 0"},
-    {{.prefix_cache = true, .host_blocks = -1}, "host_blocks: found -1, expected 0 to 1048576"},
+    {{.host_blocks = 1}, "prefix_host_blocks: found 1, expected 0 to 0"},
+    {{.prefix_cache = true, .host_blocks = -1},
+     "prefix_host_blocks: found -1, expected 0 to 1048576"},
   };
   for (const auto& [request, message] : table) {
     const auto plan = plan_memory(config, request);

@@ -248,9 +248,9 @@ TEST_CASE("replay is refused where settings or layers do not allow it") {
         "replay: found together with prefix_cache, whose resume points need the windows of all "
         "layers; expected one of the two");
   CHECK(refusal(model, [](auto& it) { it.keep_tokens = 7; }) ==
-        "keep_tokens: found 7, expected at least the window, 8");
+        "replay_keep_tokens: found 7, expected at least the window, 8");
   CHECK(refusal(model, [](auto& it) { it.replay = replay_mode::off; }) ==
-        "keep_tokens: found 16, expected 0 without replay");
+        "replay_keep_tokens: found 16, expected 0 without replay");
   const auto with = [&](std::size_t layer, auto&& edit) {
     auto changed = model;
     edit(changed.layers[layer]);

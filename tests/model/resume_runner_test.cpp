@@ -120,9 +120,10 @@ TEST_CASE("sizes of a prefix cache that make no sense are refused") {
      "resume_stride: found 0, expected 1 to 134217727 blocks of 16"},
     {[](runner_config& it) { it.resume_stride = 134217728; },
      "resume_stride: found 134217728, expected 1 to 134217727 blocks of 16"},
-    {[](runner_config& it) { it.host_blocks = -1; }, "host_blocks: found -1, expected at least 0"},
+    {[](runner_config& it) { it.host_blocks = -1; },
+     "prefix_host_blocks: found -1, expected at least 0"},
     {[](runner_config& it) { it.host_blocks = 1, it.prefix_cache = false; },
-     "host_blocks: found 1, expected 0 without a prefix cache"},
+     "prefix_host_blocks: found 1, expected 0 without a prefix cache"},
   };
   for (const auto& row : table) {
     CAPTURE(row.message);

@@ -1,16 +1,11 @@
 #include "actors/node/bench/bench_flags.hpp"
 
-#include <fmt/format.h>
-
 namespace deepinfer {
 
 result<std::vector<std::int32_t>> read_counts(const parsed_flags& flags, const std::string& name,
                                               const std::string& otherwise, std::int32_t most) {
-  DI_TRY(auto counts, parse_ids(flags.text(name).value_or(otherwise)), "--" + name);
-  for (const auto count : counts)
-    if (count < 1 || count > most)
-      return fail(errc::bad_config,
-                  fmt::format("--{}: found {}, expected 1 to {}", name, count, most));
+  DI_TRY(auto counts, parse_numbers(flags.text(name).value_or(otherwise), "entry", 1, most),
+         "--" + name);
   return counts;
 }
 
