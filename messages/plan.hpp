@@ -116,7 +116,7 @@ struct sample_gate {
   std::vector<std::uint32_t> masks;
 };
 
-/// Why no token could be chosen for a row. The row's own fault, and the same if it is computed again:
+/// Why no token could be chosen for a row. The row's own fault, and the same when computed again:
 /// it ends that row's sequence and nobody else's.
 enum class row_error : std::uint8_t {
   none,

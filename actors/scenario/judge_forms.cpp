@@ -70,8 +70,8 @@ public:
     check_step(form, name, log_.steps()[index]);
   }
 
-  // Tokens, and an end that they bring, are sent when their step settles. The log has them when they
-  // arrive: at the same time, but maybe behind a launch of that time.
+  // Tokens, and an end that they bring, are sent when their step settles. The log has them when
+  // they arrive: at the same time, but maybe behind a launch of that time.
   std::optional<audit_log::occurrence> when(const scenario_event& event) const {
     auto found = log_.find(event);
     if (!found) return found;

@@ -1,10 +1,10 @@
 /// Which launched rows give nothing though their step settles well; for the judge of steps.
 ///
-/// A row is void when a row of its sequence and epoch, or of a later one, has failed before it; when
-/// its sequence was preempted by an engine that drops what was launched; and when its epoch began
-/// behind cached blocks that a step was still to write, and this step, or one launched before it,
-/// has failed. Recounted from plans alone: who writes which block follows from tables, positions
-/// and widths. Errors: none.
+/// A row is void when a row of its sequence and epoch, or of a later one, has failed before it;
+/// when its sequence was preempted by an engine that drops what was launched; and when its epoch
+/// began behind cached blocks that a step was still to write, and this step, or one launched before
+/// it, has failed. Recounted from plans alone: who writes which block follows from tables,
+/// positions and widths. Errors: none.
 #pragma once
 
 #include <cstdint>

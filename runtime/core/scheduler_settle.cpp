@@ -267,10 +267,10 @@ void scheduler_core::compute_again(sequence_state& sequence) {
   queue_again(sequence);
 }
 
-// Who was to read blocks that the failed step, or a failed row of it, should have written has nothing
-// to stand on. Rows that have settled well are confirmed in the same message and keep their names. Steps
-// launched behind it may have read them before: what those were to write is as void, and who waits
-// for it starts again.
+// Who was to read blocks that the failed step, or a failed row of it, should have written has
+// nothing to stand on. Rows that have settled well are confirmed in the same message and keep their
+// names. Steps launched behind it may have read them before: what those were to write is as void,
+// and who waits for it starts again.
 void scheduler_core::fail_dependents(step_id failed) {
   if (!config_.prefix_cache) return;
   const step_id last{launched_};

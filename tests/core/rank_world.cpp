@@ -227,6 +227,12 @@ void rank_world::complete(errc code) {
   core_.settle(result);
   send();
   check_gains(step, result, before);
+  if (code == errc::ok && result.row_errors.empty()) return;
+  // Whoever has begun behind the step may be computed again, although only one of its rows is void.
+  for (auto& [id, view] : views_) {
+    const auto* sequence = core_.find({id});
+    if (!sequence || sequence->phase != sequence_phase::preempted) view.delivers = ~0u;
+  }
 }
 
 // A row of its sequence's life, or of the one that was taken away and is to be delivered, gives its

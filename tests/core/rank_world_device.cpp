@@ -166,6 +166,7 @@ void rank_world::run(const launched& step, step_result& result) {
   for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
     auto& slot = slots_.at(static_cast<std::size_t>(plan.slots[i].value));
     auto error = row_error::none;
+    const auto first_cell = static_cast<std::ptrdiff_t>(written_.size());
     const auto given = run_row(plan, i, slot, error);
     require(slot.table == step.tables[i], "[I25] step {}: device table of row {} differs",
             plan.step.value, i);
@@ -174,6 +175,9 @@ void rank_world::run(const launched& step, step_result& result) {
     if (error != row_error::none) {
       result.row_errors.resize(plan.sequences.size(), row_error::none);
       result.row_errors[i] = error;
+      if (error != row_error::no_candidate)  // what it wrote may be as wrong
+        std::for_each(written_.begin() + first_cell, written_.end(),
+                      [this](std::size_t index) { cells_[index].is_void = true; });
     }
     result.sequences.push_back(plan.sequences[i]);
     result.epochs.push_back(plan.epochs[i]);

@@ -338,38 +338,6 @@ TEST_CASE("a failed step ends its rows, and later rows of their sequences are st
   CHECK(world.core().stats().overrun_rows == 0);  // it did not end by itself
 }
 
-TEST_CASE(
-  "a preempted sequence delivers rows of the life it lost, not of the one that failed before "
-  "[I19][I35][I53]") {
-  auto config = small_config();
-  config.depth = 3;
-  config.policy.on_step_failure = failure_rule::retry;
-  config.policy.preempt_output = preempt_rule::deliver;
-  rank_world world(config);
-  const auto a = world.submit(4, tokens(6));
-  world.deliver_all();
-  while (world.launch()) {
-  }
-  world.complete(errc::device_failed);  // what it gave is lost, and steps 2 and 3 stand on it
-  world.deliver_all();
-  REQUIRE(world.launch());
-  world.preempt(a);
-  SUBCASE("they settle well") {
-    world.complete();
-    world.complete();
-    CHECK(world.view(a).got.empty());
-  }
-  SUBCASE("they fail: that takes nothing from the life it lost") {
-    world.complete(errc::device_failed);
-    world.complete(errc::device_failed);
-  }
-  world.complete();
-  CHECK(world.view(a).got.size() == 1);
-  CHECK(world.finish());
-  world.check_end();
-  CHECK(world.first_fault() == "");
-}
-
 TEST_CASE("a result told twice is dropped, one out of order is refused [I01][I55]") {
   letter_texts texts;
   scheduler_core core(small_config(), {.texts = &texts});

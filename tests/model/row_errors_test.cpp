@@ -1,5 +1,5 @@
-// Rows for which no id can be chosen, beside rows of every kind: the others get what they get alone,
-// bit for bit, and the failed ones what they said before.
+// Rows for which no id can be chosen, beside rows of every kind: the others get what they get
+// alone, bit for bit, and the failed ones what they said before.
 #include <doctest/doctest.h>
 
 #include <algorithm>
