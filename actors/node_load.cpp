@@ -132,6 +132,7 @@ intake_facts intake_of(const engine_settings& settings, const loaded_model& mode
   facts.vocab_size = model.config().vocab_size;
   facts.max_model_len = max_model_len;
   facts.bos = std::max(0, model.config().bos_token);
+  facts.eos_ids = model.config().eos_tokens;
   facts.policy = settings.engine.sampling_policy == sampling_rule::deepseek
                    ? sampling_policy::deepseek
                    : sampling_policy::as_requested;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -14,6 +15,11 @@ namespace {
 
 constexpr std::size_t max_stop_strings = 16;
 constexpr std::int32_t max_logprobs = 20;
+// OpenAI's API has this bias; penalties in use lie between 0.5 and 2. Within these bounds a logit
+// comes to at most 100 * (its own + 100), which no model's makes infinite.
+constexpr float max_bias = 100.0f;
+constexpr float least_repetition_penalty = 0.01f;
+constexpr float most_repetition_penalty = 100.0f;
 
 tl::unexpected<error> bad(const std::string& param, const std::string& message) {
   return fail(errc::invalid_argument, param + ": " + message, param);
@@ -177,6 +183,24 @@ result<void> request_intake::check_prompt(const std::vector<token_id>& prompt) c
   return {};
 }
 
+result<void> request_intake::check_stop_ids(const sampling_params& params) const {
+  for (const auto id : params.stop_token_ids)
+    if (id < 0 || id >= facts_.vocab_size)
+      return bad("stop_token_ids", fmt::format("{} is not in 0..{}", id, facts_.vocab_size - 1));
+  // Before min_tokens outputs none of them may come: somebody must be left.
+  const auto vocab = static_cast<std::size_t>(facts_.vocab_size);
+  if (params.min_tokens == 0 || params.stop_token_ids.size() + facts_.eos_ids.size() < vocab)
+    return {};
+  std::set<token_id> masked(params.stop_token_ids.begin(), params.stop_token_ids.end());
+  if (!params.ignore_eos) masked.insert(facts_.eos_ids.begin(), facts_.eos_ids.end());
+  if (masked.size() >= vocab)
+    return bad("stop_token_ids",
+               fmt::format("found all {} ids of the vocabulary beside min_tokens = {}, expected "
+                           "some that may come first",
+                           vocab, params.min_tokens));
+  return {};
+}
+
 result<void> request_intake::check(const sampling_params& params) const {
   constexpr float huge = 1e6f;
   DI_TRY_VOID(in_range("temperature", params.temperature, 0.0f, huge, false));
@@ -184,7 +208,8 @@ result<void> request_intake::check(const sampling_params& params) const {
   DI_TRY_VOID(in_range("min_p", params.min_p, 0.0f, 1.0f, false));
   DI_TRY_VOID(in_range("presence_penalty", params.presence_penalty, -2.0f, 2.0f, false));
   DI_TRY_VOID(in_range("frequency_penalty", params.frequency_penalty, -2.0f, 2.0f, false));
-  DI_TRY_VOID(in_range("repetition_penalty", params.repetition_penalty, 0.0f, huge, true));
+  DI_TRY_VOID(in_range("repetition_penalty", params.repetition_penalty, least_repetition_penalty,
+                       most_repetition_penalty, false));
   if (params.max_tokens == 0 || params.max_tokens < -1)
     return bad("max_tokens", fmt::format("{} is not at least 1", params.max_tokens));
   if (params.min_tokens < 0 || (params.max_tokens > 0 && params.min_tokens > params.max_tokens))
@@ -201,14 +226,13 @@ result<void> request_intake::check(const sampling_params& params) const {
                                    max_stop_strings));
   for (const auto& stop : params.stop)
     if (stop.empty()) return bad("stop", "an empty stop string");
-  for (const auto id : params.stop_token_ids)
-    if (id < 0 || id >= facts_.vocab_size)
-      return bad("stop_token_ids", fmt::format("{} is not in 0..{}", id, facts_.vocab_size - 1));
+  DI_TRY_VOID(check_stop_ids(params));
   for (const auto& [id, bias] : params.logit_bias) {
     if (id < 0 || id >= facts_.vocab_size)
       return bad("logit_bias", fmt::format("id {} is not in 0..{}", id, facts_.vocab_size - 1));
-    if (!std::isfinite(bias))
-      return bad("logit_bias", fmt::format("bias of id {} is {}", id, bias));
+    if (!(std::abs(bias) <= max_bias))
+      return bad("logit_bias", fmt::format("found {} for id {}, expected {} to {}", bias, id,
+                                           -max_bias, max_bias));
   }
   return {};
 }

@@ -27,6 +27,7 @@ struct intake_facts {
   std::int32_t vocab_size = 0;
   std::int32_t max_model_len = 0;
   token_id bos = 0;
+  std::vector<token_id> eos_ids{};  ///< end a sequence unless it ignores them
   sampling_policy policy = sampling_policy::as_requested;
   bool stop_in_reasoning = true;  ///< stop strings of a chat apply before the end of reasoning
 };
@@ -56,6 +57,7 @@ private:
                                        std::uint64_t drawn_seed) const;
   result<std::vector<token_id>> plain_prompt(const generate_request& request) const;
   result<void> check(const sampling_params& params) const;
+  result<void> check_stop_ids(const sampling_params& params) const;
   result<void> check_prompt(const std::vector<token_id>& prompt) const;
 
   tokenizer words_;

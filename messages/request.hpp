@@ -25,7 +25,7 @@ struct sampling_params {
   float min_p = 0.0f;               ///< [0, 1]; 0 = off
   float presence_penalty = 0.0f;    ///< [-2, 2], outputs only
   float frequency_penalty = 0.0f;   ///< [-2, 2], outputs only
-  float repetition_penalty = 1.0f;  ///< > 0, prompt and outputs; 1 = off
+  float repetition_penalty = 1.0f;  ///< [0.01, 100], prompt and outputs; 1 = off
   std::uint64_t seed = 0;           ///< drawn by the gateway where the client gave none
   std::int32_t max_tokens = -1;     ///< most output ids; -1 = what the context leaves
   std::int32_t min_tokens = 0;      ///< stop ids are masked before this many outputs
@@ -37,22 +37,21 @@ struct sampling_params {
   std::string grammar;     ///< what outputs must be: "" = anything, "json_object"
   std::vector<token_id> stop_token_ids;
   std::vector<std::string> stop;  ///< matched on the text's bytes, across tokens
-  std::vector<std::pair<token_id, float>> logit_bias;
+  std::vector<std::pair<token_id, float>> logit_bias;  ///< [-100, 100]
 
   static constexpr auto describe() {
     using s = sampling_params;
-    return fields(field{"temperature", &s::temperature}, field{"top_p", &s::top_p},
-                  field{"top_k", &s::top_k}, field{"min_p", &s::min_p},
-                  field{"presence_penalty", &s::presence_penalty},
-                  field{"frequency_penalty", &s::frequency_penalty},
-                  field{"repetition_penalty", &s::repetition_penalty}, field{"seed", &s::seed},
-                  field{"max_tokens", &s::max_tokens}, field{"min_tokens", &s::min_tokens},
-                  field{"logprobs", &s::logprobs}, field{"ignore_eos", &s::ignore_eos},
-                  field{"include_stop", &s::include_stop},
-                  field{"skip_special_tokens", &s::skip_special_tokens},
-                  field{"reasoning", &s::reasoning}, field{"grammar", &s::grammar},
-                  field{"stop_token_ids", &s::stop_token_ids}, field{"stop", &s::stop},
-                  field{"logit_bias", &s::logit_bias});
+    return fields(
+      field{"temperature", &s::temperature}, field{"top_p", &s::top_p}, field{"top_k", &s::top_k},
+      field{"min_p", &s::min_p}, field{"presence_penalty", &s::presence_penalty},
+      field{"frequency_penalty", &s::frequency_penalty},
+      field{"repetition_penalty", &s::repetition_penalty}, field{"seed", &s::seed},
+      field{"max_tokens", &s::max_tokens}, field{"min_tokens", &s::min_tokens},
+      field{"logprobs", &s::logprobs}, field{"ignore_eos", &s::ignore_eos},
+      field{"include_stop", &s::include_stop},
+      field{"skip_special_tokens", &s::skip_special_tokens}, field{"reasoning", &s::reasoning},
+      field{"grammar", &s::grammar}, field{"stop_token_ids", &s::stop_token_ids},
+      field{"stop", &s::stop}, field{"logit_bias", &s::logit_bias});
   }
 };
 

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <numeric>
 
 #include "actors/request_intake.hpp"
 
@@ -14,6 +15,7 @@ request_intake make_intake(std::int32_t max_model_len = 64) {
   facts.model_name = "tiny-v41";
   facts.vocab_size = 2048;
   facts.max_model_len = max_model_len;
+  facts.eos_ids = {1};
   return request_intake(std::move(words), std::move(facts));
 }
 
@@ -77,6 +79,14 @@ TEST_CASE("a bad request is refused with the field's name, what was found and wh
      [](generate_request& it) { it.sampling.frequency_penalty = -3.0f; }},
     {"repetition_penalty", errc::invalid_argument,
      [](generate_request& it) { it.sampling.repetition_penalty = 0.0f; }},
+    {"repetition_penalty", errc::invalid_argument,
+     [](generate_request& it) { it.sampling.repetition_penalty = 1e-6f; }},
+    {"repetition_penalty", errc::invalid_argument,
+     [](generate_request& it) { it.sampling.repetition_penalty = 101.0f; }},
+    {"repetition_penalty", errc::invalid_argument,
+     [](generate_request& it) {
+       it.sampling.repetition_penalty = std::numeric_limits<float>::quiet_NaN();
+     }},
     {"max_tokens", errc::invalid_argument,
      [](generate_request& it) { it.sampling.max_tokens = 0; }},
     {"min_tokens", errc::invalid_argument,
@@ -98,6 +108,14 @@ TEST_CASE("a bad request is refused with the field's name, what was found and wh
      [](generate_request& it) {
        it.sampling.logit_bias = {{5, std::numeric_limits<float>::infinity()}};
      }},
+    {"logit_bias", errc::invalid_argument,
+     [](generate_request& it) {
+       it.sampling.logit_bias = {{4, 1.0f}, {5, 3.4e38f}};
+     }},
+    {"logit_bias", errc::invalid_argument,
+     [](generate_request& it) {
+       it.sampling.logit_bias = {{5, std::numeric_limits<float>::quiet_NaN()}};
+     }},
   };
   const auto intake = make_intake();
   REQUIRE(intake.accept(with_ids({5}), 7).has_value());
@@ -111,6 +129,45 @@ TEST_CASE("a bad request is refused with the field's name, what was found and wh
     CHECK(accepted.error().param == row.param);
     CHECK(!accepted.error().message.empty());
   }
+}
+
+TEST_CASE("the sampling bounds themselves are accepted, and what is beyond them says so") {
+  const auto intake = make_intake();
+  auto request = with_ids({5});
+  for (const auto sign : {-1.0f, 1.0f}) {
+    request.sampling.logit_bias = {{5, sign * 100.0f}};
+    request.sampling.repetition_penalty = sign < 0 ? 0.01f : 100.0f;
+    CHECK(intake.accept(request, 7).has_value());
+  }
+  request.sampling.logit_bias = {{5, 100.5f}};
+  CHECK(intake.accept(request, 7).error().message ==
+        "logit_bias: found 100.5 for id 5, expected -100 to 100");
+  request.sampling.repetition_penalty = 1e-6f;
+  CHECK(intake.accept(request, 7).error().message ==
+        "repetition_penalty: 1e-06 is not in [0.01, 100]");
+  request.sampling = {};
+  request.ids.reset();
+  request.chat = R"({"messages": [{"role": "user", "content": "Hi"}], "repetition_penalty": 1e-6})";
+  CHECK(intake.accept(request, 7).error().param == "repetition_penalty");
+}
+
+TEST_CASE("stop ids that leave no id before min_tokens are refused, eos among them") {
+  const auto intake = make_intake();
+  auto request = with_ids({5});
+  auto& sampling = request.sampling;
+  sampling.stop_token_ids.resize(2048);
+  std::iota(sampling.stop_token_ids.begin(), sampling.stop_token_ids.end(), 0);
+  CHECK(intake.accept(request, 7).has_value());  // the first one ends it
+  sampling.min_tokens = 5;
+  CHECK(intake.accept(request, 7).error().message ==
+        "stop_token_ids: found all 2048 ids of the vocabulary beside min_tokens = 5, expected some "
+        "that may come first");
+  sampling.stop_token_ids[7] = 8;  // 7 is left
+  CHECK(intake.accept(request, 7).has_value());
+  sampling.stop_token_ids[1] = 7;  // 1 is left: that is eos
+  CHECK(intake.accept(request, 7).error().param == "stop_token_ids");
+  sampling.ignore_eos = true;
+  CHECK(intake.accept(request, 7).has_value());
 }
 
 TEST_CASE("a chat request is rendered, tokenized and parsed as the model's format wants it") {

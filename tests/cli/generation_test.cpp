@@ -18,6 +18,13 @@ json::object json_of(const std::vector<std::string>& args, const run_options& op
   return parse_json(ran.out).value().as_object();
 }
 
+/// Every id of the embedded model, as a flag takes them.
+std::string all_ids() {
+  std::string ids = "0";
+  for (int id = 1; id < 2048; ++id) ids += "," + std::to_string(id);
+  return ids;
+}
+
 std::string text_of(const json::object& answer, const char* key = "text") {
   return std::string(answer.at(key).as_string());
 }
@@ -141,9 +148,12 @@ TEST_CASE("a bad sampling value is exit code 2 and names the field") {
   const bad_case table[] = {
     {{"--top-p", "0"}, "top_p"},
     {{"--repetition-penalty", "0"}, "repetition_penalty"},
+    {{"--repetition-penalty", "1e-6"}, "repetition_penalty: 1e-06 is not in [0.01, 100]"},
     {{"--stop-id", "999999"}, "stop_token_ids"},
     {{"--logit-bias", "999999:1"}, "logit_bias"},
     {{"--logit-bias", "5:inf"}, "logit_bias"},
+    {{"--logit-bias", "5:3.4e38", "--repetition-penalty", "0.5"}, "logit_bias: found 3.4e+38"},
+    {{"--stop-id", all_ids(), "--min-tokens", "5"}, "stop_token_ids: found all 2048 ids"},
     {{"--logit-bias", "x"}, "logit-bias"},
     {{"--min-tokens", "10", "--max-tokens", "3"}, "min_tokens"},
     {{"--stop", ""}, "stop"},
