@@ -42,6 +42,7 @@ struct step_fault {
   std::uint64_t step = 0;
   std::shared_ptr<barrier> held_at{};  ///< null: it fails
   bool is_sticky = false;
+  row_error of_row = row_error::none;  ///< instead: the step's first row gives no id
 };
 
 class faulty_work final : public device_work {
@@ -52,7 +53,8 @@ public:
 
   step_id step() const override { return inner_->step(); }
   device_status run(step_phase phase, const stream_ref& stream) override {
-    if (phase == step_phase::forward && step().value == fault_.step) {
+    const bool is_faulty = fault_.of_row == row_error::none && step().value == fault_.step;
+    if (phase == step_phase::forward && is_faulty) {
       if (!fault_.held_at) return {errc::device_failed, fault_.is_sticky};
       fault_.held_at->hold();
     }
@@ -79,6 +81,7 @@ public:
   }
   void collect(const device_work& work, step_result& out) override {
     inner_->collect(static_cast<const faulty_work&>(work).inner(), out);
+    if (fault_.of_row != row_error::none && out.step.value == fault_.step) spoil_first_row(out);
   }
   void set_masks(device_work& work, std::shared_ptr<const sample_gate> masks) override {
     inner_->set_masks(const_cast<device_work&>(static_cast<faulty_work&>(work).inner()),
@@ -93,6 +96,15 @@ public:
   }
 
 private:
+  /// As a model's runner tells it: why, and no token.
+  void spoil_first_row(step_result& out) const {
+    const auto given = out.token_begin[1];
+    out.tokens.erase(out.tokens.begin(), out.tokens.begin() + given);
+    for (std::size_t i = 1; i < out.token_begin.size(); ++i) out.token_begin[i] -= given;
+    out.row_errors.assign(out.sequences.size(), row_error::none);
+    out.row_errors[0] = fault_.of_row;
+  }
+
   std::shared_ptr<hash_runner> inner_;
   step_fault fault_;
 };
@@ -112,6 +124,17 @@ sequence_finish finish_of(stream& chunks) {
     REQUIRE(chunk.has_value());
     REQUIRE(chunk->has_value());
     if ((*chunk)->finish) return *(*chunk)->finish;
+  }
+}
+
+/// All of a request, to its finish.
+generate_result read_all(stream& chunks) {
+  generate_result answer;
+  while (true) {
+    const auto chunk = chunks.next(patience);
+    REQUIRE(chunk.has_value());
+    if (!*chunk) return answer;
+    answer.add(**chunk);
   }
 }
 
@@ -137,6 +160,43 @@ TEST_CASE("a failed step ends its rows with device_failed, and the next request 
     const auto finish = finish_of(chunks);
     CHECK(finish.reason == finish_reason::error);
     CHECK(finish.code == errc::device_failed);
+    check_next_request(it);
+    CHECK(client.stats()->rank_restarts == 0);
+  }
+}
+
+TEST_CASE(
+  "a row that gives no id ends its request alone: the others of its step get every token, and "
+  "all of it comes back [I76]") {
+  for (const auto depth : {1, 2, 3}) {
+    CAPTURE(depth);
+    auto options = with_fault({.step = 6, .of_row = row_error::bad_logits});
+    options.depth = depth;
+    const auto it = start_hash_node(options);
+    const auto client = it.engine->connect();
+    std::vector<stream> open;
+    std::vector<std::vector<token_id>> prompts;
+    for (const auto* name : {"a", "b", "c", "d", "e"}) {
+      prompts.push_back(prompt_ids(name, 9));
+      open.push_back(client.generate(greedy(prompts.back(), 40)).value());
+    }
+    int failed = 0;
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      CAPTURE(i);
+      const auto answer = read_all(open[i]);
+      const bool is_hit = answer.finish.reason == finish_reason::error;
+      failed += is_hit;
+      const auto expected = expected_ids(prompts[i], 40);
+      if (is_hit) {
+        CHECK(answer.finish.code == errc::device_failed);
+        CHECK(answer.finish.message.find("not finite") != std::string::npos);
+        REQUIRE(answer.ids.size() < expected.size());
+        CHECK(std::equal(answer.ids.begin(), answer.ids.end(), expected.begin()));
+      } else {
+        CHECK(answer.ids == expected);
+      }
+    }
+    CHECK(failed == 1);
     check_next_request(it);
     CHECK(client.stats()->rank_restarts == 0);
   }
