@@ -33,6 +33,15 @@ void forget(pointer self, seq_id sequence) {
   state.requests.erase(found);
 }
 
+/// What the request has used so far; how much of it was reasoning its output adds.
+usage_counts usage_of(const gateway_request& request) {
+  usage_counts out;
+  out.prompt_tokens = static_cast<std::int32_t>(request.sequence.prompt->size());
+  out.completion_tokens = request.output.tokens();
+  out.cached_tokens = request.cached_tokens;
+  return out;
+}
+
 /// Ends a request that no scheduler will end.
 void end_here(pointer self, seq_id sequence, finish_reason reason, errc code, std::string message) {
   auto& request = *self->state.requests.at(sequence);
@@ -42,7 +51,7 @@ void end_here(pointer self, seq_id sequence, finish_reason reason, errc code, st
   last.finish->reason = reason;
   last.finish->code = code;
   last.finish->message = std::move(message);
-  last.finish->usage.prompt_tokens = static_cast<std::int32_t>(request.sequence.prompt->size());
+  last.finish->usage = usage_of(request);
   token_chunk chunk;
   request.output.push(last, chunk);
   send_chunk(request, std::move(chunk));
@@ -84,9 +93,12 @@ caf::result<std::string> start(pointer self, const generate_request& asked,
 
 void deliver(pointer self, const chunk_batch& batch) {
   auto& state = self->state;
-  for (const auto sequence : batch.started)
-    if (const auto found = state.requests.find(sequence); found != state.requests.end())
-      found->second->has_started = true;
+  for (const auto& start : batch.started) {
+    const auto found = state.requests.find(start.sequence);
+    if (found == state.requests.end()) continue;
+    found->second->has_started = true;
+    found->second->cached_tokens = start.cached_tokens;
+  }
   for (const auto& it : batch.chunks) {
     const auto found = state.requests.find(it.sequence);
     if (found == state.requests.end()) continue;  // its client has left
@@ -95,7 +107,7 @@ void deliver(pointer self, const chunk_batch& batch) {
     output.push(it, chunk);
     if (!chunk.finish && output.has_ended()) {
       // The answer is complete, its sequence does not know: what it still gives is dropped.
-      output.finish_early(static_cast<std::int32_t>(found->second->sequence.prompt->size()), chunk);
+      output.finish_early(usage_of(*found->second), chunk);
       if (state.rank) tell(self, *state.rank, abort_atom::value, it.sequence);
     }
     const bool is_last = chunk.finish.has_value();

@@ -33,6 +33,7 @@ struct gateway_request {
   caf::actor sink;
   std::uint64_t next_seq = 0;
   bool has_started = false;
+  std::int32_t cached_tokens = 0;  ///< of the prompt, when it started
   bool is_cancelled = false;
 };
 

@@ -104,11 +104,10 @@ void output_stream::show_deltas(token_chunk& out) {
   deltas_.clear();
 }
 
-void output_stream::finish_early(std::int32_t prompt_tokens, token_chunk& out) {
+void output_stream::finish_early(const usage_counts& usage, token_chunk& out) {
   sequence_finish how;
   how.reason = finish_reason::stop;
-  how.usage.prompt_tokens = prompt_tokens;
-  how.usage.completion_tokens = output_tokens_;
+  how.usage = usage;
   how.stop_bytes = shown_bytes_;  // nothing more is shown
   finish(how, out);
   out.finish->stop_bytes = -1;

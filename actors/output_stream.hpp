@@ -55,7 +55,10 @@ public:
   bool has_ended() const { return parser_ && !is_finished_ && parser_->ended(); }
 
   /// Adds the finish of such an answer to `out`.
-  void finish_early(std::int32_t prompt_tokens, token_chunk& out);
+  void finish_early(const usage_counts& usage, token_chunk& out);
+
+  /// That were pushed so far.
+  std::int32_t tokens() const { return output_tokens_; }
 
 private:
   enum class marker : std::uint8_t { none, think_end, dsml };

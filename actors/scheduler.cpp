@@ -55,7 +55,11 @@ void note_launch(scheduler_state& state, const step_plan& plan) {
   it.plan_begin_ns = state.work_begin_ns;
   it.plan_end_ns = state.links.clock->now_ns();
   state.accountant.note_host(idle_cause::plan, it.plan_begin_ns, it.plan_end_ns);
-  for (const auto& start : plan.starts) state.started.push_back(start.sequence);
+  for (const auto& start : plan.starts) {
+    const auto* sequence = state.core->find(start.sequence);
+    state.started.push_back(
+      {start.sequence, static_cast<std::int32_t>(sequence ? sequence->cached_tokens : 0)});
+  }
   state.is_resting = false;
 }
 

@@ -62,7 +62,7 @@ struct scheduler_state {
   std::array<step_trace, depth_limit + 1> open_traces;
   std::unique_ptr<trace_ring> trace;
   bubble_accountant accountant;
-  std::vector<seq_id> started;
+  std::vector<chunk_batch::start> started;
   std::set<step_id> suspects;  ///< timed-out steps not yet proved finished
   bool is_resting = true;
   bool has_turn = false;                   ///< a turn message is on its way

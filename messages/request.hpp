@@ -131,11 +131,16 @@ struct sequence_chunk {
 
 /// scheduler -> gateway, at most one a settled step: the chunks of all its rows.
 struct chunk_batch {
+  /// Its first row has been launched, behind so many prompt tokens from the cache.
+  struct start {
+    seq_id sequence;
+    std::int32_t cached_tokens = 0;
+  };
+
   rank_id rank;
   step_id step;
   std::vector<sequence_chunk> chunks;
-  std::vector<seq_id>
-    started;  ///< sequences whose first row has been launched since the last batch
+  std::vector<start> started;  ///< since the last batch; again where one comes back
 };
 
 }  // namespace deepinfer

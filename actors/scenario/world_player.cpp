@@ -199,8 +199,11 @@ void scenario_player::check_rules(bool at_end) {
 void scenario_player::take(std::int32_t rank, const chunk_batch& batch) {
   auto& log = outcome_.log;
   const auto step = static_cast<std::int64_t>(batch.step.value);
-  for (const auto sequence : batch.started)
-    requests_[static_cast<std::size_t>(request_of(sequence))].has_started = true;
+  for (const auto& start : batch.started) {
+    auto& request = requests_[static_cast<std::size_t>(request_of(start.sequence))];
+    request.has_started = true;
+    request.cached_tokens = start.cached_tokens;
+  }
   for (const auto& chunk : batch.chunks) {
     const auto request = request_of(chunk.sequence);
     std::vector<float> logprobs;

@@ -56,6 +56,7 @@ private:
     std::int32_t rank = -1;  ///< it was sent to; -1: not submitted
     bool has_started = false;
     bool has_finished = false;
+    std::int32_t cached_tokens = 0;
   };
 
   // world_player.cpp

@@ -140,12 +140,18 @@ void scenario_player::finish_unsent(std::int32_t request, scenario_finish finish
   audit_final final;
   final.finish = finish;
   final.code = code;
-  std::int32_t tokens = 0;
-  for (const auto& entry : outcome_.log.entries())
-    if (entry.kind == audit_kind::tokens && entry.request == request) tokens += entry.count;
+  std::vector<token_id> tokens;
+  for (const auto& entry : outcome_.log.entries()) {
+    if (entry.kind != audit_kind::tokens || entry.request != request) continue;
+    const auto ids = outcome_.log.ids_of(entry);
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+  }
   final.usage.prompt_tokens =
     static_cast<std::int32_t>(answers_[static_cast<std::size_t>(request)].prompt.size());
-  final.usage.completion_tokens = tokens;
+  final.usage.completion_tokens = static_cast<std::int32_t>(tokens.size());
+  final.usage.cached_tokens = state.cached_tokens;
+  if (of_.requests[static_cast<std::size_t>(request)].reasoning)
+    final.usage.reasoning_tokens = reasoning_tokens_of(tokens);
   outcome_.log.finished(now_us(), request, state.rank, 0, final);
 }
 

@@ -24,6 +24,15 @@ sequence_finish finish_of(finish_reason reason, errc code, std::string message) 
   return out;
 }
 
+usage_counts usage_of(const sequence_state& sequence) {
+  usage_counts out;
+  out.prompt_tokens = static_cast<std::int32_t>(sequence.prompt_tokens());
+  out.completion_tokens = static_cast<std::int32_t>(sequence.ledger.emitted());
+  out.cached_tokens = static_cast<std::int32_t>(sequence.cached_tokens);
+  out.reasoning_tokens = static_cast<std::int32_t>(sequence.reasoning_tokens);
+  return out;
+}
+
 void clear(scheduler_outbox& box) {
   box.chunks.chunks.clear();
   box.leases.entries.clear();
@@ -217,10 +226,7 @@ void scheduler_core::end(sequence_state& sequence, sequence_finish finish, seque
   case sequence_phase::ended: DI_CHECK(false, "sequence {} ends twice", sequence.id().value); break;
   }
   sequence.ended_by = finish.reason;
-  finish.usage.prompt_tokens = static_cast<std::int32_t>(sequence.prompt_tokens());
-  finish.usage.completion_tokens = static_cast<std::int32_t>(sequence.ledger.emitted());
-  finish.usage.cached_tokens = static_cast<std::int32_t>(sequence.cached_tokens);
-  finish.usage.reasoning_tokens = static_cast<std::int32_t>(sequence.reasoning_tokens);
+  finish.usage = usage_of(sequence);
   chunk.finish = std::move(finish);
   outbox_.chunks.chunks.push_back(std::move(chunk));
   ++totals_.final_records;
@@ -304,8 +310,7 @@ std::vector<sequence_request> scheduler_core::fail_all_started(errc code,
     chunk.sequence = sequence->id();
     chunk.first_output = static_cast<std::int32_t>(sequence->ledger.emitted());
     chunk.finish = finish_of(finish_reason::error, code, std::string(message));
-    chunk.finish->usage.prompt_tokens = static_cast<std::int32_t>(sequence->prompt_tokens());
-    chunk.finish->usage.completion_tokens = static_cast<std::int32_t>(sequence->ledger.emitted());
+    chunk.finish->usage = usage_of(*sequence);
     outbox_.chunks.chunks.push_back(std::move(chunk));
     ++totals_.final_records;
   }

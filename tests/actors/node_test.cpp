@@ -132,17 +132,23 @@ TEST_CASE("when any actor of the rank dies, started requests end with one error 
     const auto client = it.engine->connect();
     const auto prompt = prompt_ids("a", 9);
     std::vector<stream> running;
+    std::vector<std::size_t> sent;  // to each
     for (int i = 0; i < 2; ++i) {
       running.push_back(client.generate(greedy(prompt, many_tokens)).value());
-      REQUIRE(running.back().next(patience).has_value());
+      const auto first = running.back().next(patience);
+      REQUIRE(first.has_value());
+      sent.push_back((*first)->ids.size());
     }
     std::vector<stream> queued;
     for (int i = 0; i < 3; ++i) queued.push_back(client.generate(greedy(prompt, 6)).value());
     REQUIRE(it.engine->kill(victim).value());
-    for (auto& chunks : running) {
-      const auto answer = read_to_end(chunks, 1);
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      const auto answer = read_to_end(running[i], 1);
       CHECK(answer.finish.reason == finish_reason::error);
       CHECK(answer.finish.code == errc::rank_lost);
+      CHECK(answer.finish.usage.prompt_tokens == 9);
+      CHECK(answer.finish.usage.completion_tokens ==
+            static_cast<std::int32_t>(sent[i] + answer.ids.size()));
     }
     for (auto& chunks : queued) CHECK(read_to_end(chunks).ids == expected_ids(prompt, 6));
     check_at_rest(it);

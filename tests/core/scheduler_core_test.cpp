@@ -383,6 +383,7 @@ TEST_CASE("a lost rank ends started requests with one error each and returns the
     CHECK(chunk.finish->reason == finish_reason::error);
     CHECK(chunk.finish->code == errc::rank_lost);
     CHECK(chunk.finish->message == "rank 3 died");
+    CHECK(chunk.finish->usage.prompt_tokens == 4);
   }
   REQUIRE(waiting.size() == 2);
   CHECK(waiting[0].sequence == d);
