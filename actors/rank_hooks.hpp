@@ -7,6 +7,7 @@
 
 #include "actors/protocol.hpp"
 #include "messages/plan.hpp"
+#include "runtime/base/trace_ring.hpp"
 #include "runtime/core/bubble_accountant.hpp"
 #include "runtime/core/kv_pool.hpp"
 #include "runtime/core/scheduler_core.hpp"
@@ -31,6 +32,8 @@ public:
   virtual void on_launch(const step_plan&, const scheduler_core&) {}
   virtual void on_settle(const step_result&, const scheduler_core&) {}
   virtual void on_outbox(const scheduler_outbox&, const scheduler_core&) {}
+  /// A settled step, as it went into the trace.
+  virtual void on_traced(const step_trace&) {}
   /// The scheduler has nothing to do until a message comes.
   virtual void on_sleep(const scheduler_core&) {}
   /// Before the pool takes back `done`, and after each change of it.
@@ -38,6 +41,9 @@ public:
   virtual void on_pool(const kv_pool&) {}
   virtual void on_depth(std::int32_t) {}  ///< from now on
   virtual void on_flushed() {}            ///< the prefix cache, as ordered
+  /// The step was not answered in time: nothing is launched until it is proven to have ended.
+  virtual void on_suspect(step_id) {}
+  virtual void on_proven(step_id) {}
   /// The core, or the pool, is no more.
   virtual void on_core_gone() {}
   virtual void on_pool_gone() {}

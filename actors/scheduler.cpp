@@ -108,12 +108,14 @@ void suspect(pointer self, step_id step) {
   log(severity::error, "step {} was not answered in time: its rows end, its blocks wait",
       step.value);
   self->state.suspects.insert(step);
+  if (links.hooks.watch) links.hooks.watch->on_suspect(step);
   tell(self, links.collector, quarantine_atom::value, step);
   ask(self, links.worker, links.answer_timeout, recover_atom::value, step)
     .then(
       [self](step_id proven) {
         log(severity::warning, "step {} has finished after all", proven.value);
         self->state.suspects.erase(proven);
+        if (self->state.links.hooks.watch) self->state.links.hooks.watch->on_proven(proven);
         tell(self, self->state.links.collector, proven_atom::value, proven);
         turn(self);
       },
@@ -178,6 +180,7 @@ void settle(pointer self, const result_ptr& done) {
   it.overrun_rows = static_cast<std::int32_t>(state.core->overrun_rows() - overrun);
   account(state, it);
   state.trace->add(it);
+  if (state.links.hooks.watch) state.links.hooks.watch->on_traced(it);
   if (state.links.hooks.watch) state.links.hooks.watch->on_settle(*done, *state.core);
   flush(self);
 }

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "actors/scenario/audit.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/trace_ring.hpp"
 
 namespace deepinfer {
 
@@ -15,8 +15,8 @@ struct run_outcome {
   audit_log log;
   /// What the player saw itself: canaries, live gauges, a run that got stuck.
   std::vector<violation> violations{};
-  std::optional<error> refused{};  ///< start-up failed; `param` names the setting
-  std::string trace{};             ///< step trace in Chrome's format
+  std::optional<error> refused{};   ///< start-up failed; `param` names the setting
+  std::vector<step_trace> trace{};  ///< of every settled step, rank by rank
   std::int64_t end_us = 0;
 };
 

@@ -106,7 +106,7 @@ private:
     if (found.empty()) return {};
     out.failure = failure_text(of, name, found, outcome.log);
     if (!tools_.keep_trace) return {};
-    return tools_.keep_trace(of, name, outcome.trace);
+    return tools_.keep_trace(of, name, chrome_trace(outcome.trace));
   }
 
   /// Settings that contradict each other are refused before anything is built of them.

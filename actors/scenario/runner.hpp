@@ -36,7 +36,7 @@ struct run_tools {
   std::function<run_outcome(const scenario&, const scenario_case&, std::uint64_t, std::int32_t)>
     play;
   std::function<double()> seconds;  ///< a clock that never goes back
-  /// Where given, gets the step trace of each run that failed.
+  /// Where given, gets the step trace of each run that failed, in Chrome's format.
   std::function<result<void>(const scenario&, const run_name&, const std::string& trace)>
     keep_trace;
   std::function<void(const file_report&)> tell;  ///< after each file

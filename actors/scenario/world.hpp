@@ -2,12 +2,13 @@
 /// clients, on a virtual clock.
 ///
 /// The player feeds the audit log (audit.hpp) and reports what only it can see by the names of
-/// `scenario_properties()`: memory and state canaries, carry_split, counter_negative,
-/// blocks_not_conserved, not_empty_at_end, asleep_with_work_in_flight, stuck, idle_while_runnable,
-/// collective_mismatch, mixed_placement, empty_step_touched_live, expert_without_copy. A violation
-/// ends the run at once. It asks `audit_log::asked` at the moment of every expectation that has
-/// one, and at the end for metrics that have none; metrics are sampled there, over all ranks or the
-/// expectation's one, those in seconds as microseconds. The rest is the judge's (judge.hpp).
+/// `scenario_properties()`: memory and state canaries, carry_split, published_unsettled,
+/// counter_negative, blocks_not_conserved, not_empty_at_end, asleep_with_work_in_flight, stuck,
+/// idle_while_runnable (rest_rules.hpp, publish_watch.hpp, world_metrics.cpp, the hash model). A
+/// violation ends the run at once. It asks `audit_log::asked` at the moment of every expectation
+/// that has one, and at the end for metrics that have none; metrics are sampled there, over all
+/// ranks or the expectation's one, those in seconds as microseconds. The rest is the judge's
+/// (judge.hpp).
 /// Two runs of equal case, seed and interleaving do the same things in the same order.
 #pragma once
 

@@ -1,6 +1,7 @@
 // Metrics of a played rank, and the rules that hold whenever its actors are at rest.
 #include <fmt/format.h>
 
+#include "actors/scenario/rest_rules.hpp"
 #include "actors/scenario/world_rank.hpp"
 
 namespace deepinfer {
@@ -61,14 +62,31 @@ std::optional<std::int64_t> played_rank::core_metric(std::string_view name) cons
   return std::nullopt;
 }
 
-std::optional<std::pair<std::string, std::string>> played_rank::broken_rule(bool at_end) {
-  if (runner_->canary().count() > 0) {
-    const auto errors = runner_->canary().errors();
-    return std::pair{errors.front().name, errors.front().text};
-  }
-  // A busy host has things to say that it has not sent yet.
-  if (!core_ || !pool_ || device_.now_ns() < busy_until_ns_) return std::nullopt;
-  const auto s = core_->stats();
+// Names and numbers of the books, which are right also while the host is busy.
+played_rank::broken played_rank::broken_books() const {
+  if (auto name = names_.broken()) return std::pair{"published_unsettled", std::move(*name)};
+  if (auto count = negative_counter(counts_of(*core_, *pool_, requests())))
+    return std::pair{"counter_negative", std::move(*count)};
+  return std::nullopt;
+}
+
+// A scheduler that has gone to sleep has nothing to launch and waits for somebody.
+played_rank::broken played_rank::broken_sleep() const {
+  sleep_view sleep;
+  sleep.inflight_steps = core_->in_flight();
+  sleep.is_device_idle = device_.is_idle();
+  sleep.may_be_lost = may_lose_;
+  if (!launched_ns_.empty()) sleep.oldest_age_ns = device_.now_ns() - launched_ns_.begin()->second;
+  sleep.watchdog_ns = it_.engine.watchdog_us * 1000;
+  if (auto endless = endless_sleep(sleep))
+    return std::pair{"asleep_with_work_in_flight", std::move(*endless)};
+  if (!suspects_.empty()) return std::nullopt;
+  if (auto row = runnable_row(*core_, *pool_, requests()))
+    return std::pair{"idle_while_runnable", std::move(*row)};
+  return std::nullopt;
+}
+
+played_rank::broken played_rank::broken_conservation(const scheduler_stats& s) {
   const auto held = s.credit_blocks + s.table_blocks + s.deferred_blocks;
   if (pool_->held_blocks() == held)
     has_suspect_ = false;
@@ -78,6 +96,21 @@ std::optional<std::pair<std::string, std::string>> played_rank::broken_rule(bool
                                  "behind fences",
                                  pool_->held_blocks(), s.credit_blocks, s.table_blocks,
                                  s.deferred_blocks)};
+  return std::nullopt;
+}
+
+std::optional<std::pair<std::string, std::string>> played_rank::broken_rule(bool at_end) {
+  if (runner_->canary().count() > 0) {
+    const auto errors = runner_->canary().errors();
+    return std::pair{errors.front().name, errors.front().text};
+  }
+  if (!core_ || !pool_) return std::nullopt;
+  if (auto found = broken_books()) return found;
+  // A busy host has things to say that it has not sent yet.
+  if (device_.now_ns() < busy_until_ns_) return std::nullopt;
+  const auto s = core_->stats();
+  if (auto found = broken_conservation(s)) return found;
+  if (auto found = broken_sleep()) return found;
   if (!at_end) return std::nullopt;
   const auto idle = pool_->free_blocks() + pool_->cached_blocks() + s.credit_blocks;
   if (s.inflight_steps == 0 && s.leases == 0 && s.deferred_blocks == 0 && !core_->has_work() &&

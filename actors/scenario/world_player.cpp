@@ -69,6 +69,10 @@ run_outcome scenario_player::play() {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
     outcome_.log.routed(static_cast<std::int32_t>(rank),
                         static_cast<std::int64_t>(ranks_[rank].played->runner().routed_rows()));
+  for (const auto& seat : ranks_) {
+    const auto steps = seat.played->traces();
+    outcome_.trace.insert(outcome_.trace.end(), steps.begin(), steps.end());
+  }
   outcome_.end_us = now_us();
   stop_ranks();
   return std::move(outcome_);

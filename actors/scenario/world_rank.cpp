@@ -117,6 +117,15 @@ private:
   std::vector<hash_grammar_state> states_;
 };
 
+/// Does somebody wait for the watchdog alone?
+bool loses_messages(const scenario& of, const scenario_case& it) {
+  return std::any_of(it.device.faults.begin(), it.device.faults.end(),
+                     [](const auto& fault) { return fault.kind == scenario_fault_kind::lose; }) ||
+         std::any_of(of.actions.begin(), of.actions.end(), [](const scenario_action& action) {
+           return std::holds_alternative<deliver_verb>(action.verb);
+         });
+}
+
 }  // namespace
 
 played_rank::played_rank(const scenario& of, const scenario_case& it, std::int32_t rank,
@@ -130,7 +139,9 @@ played_rank::played_rank(const scenario& of, const scenario_case& it, std::int32
     wake_at_(std::move(wake_at)),
     device_(device_of(it.device, rank, interleaving_)),
     texts_(std::make_unique<hash_texts>(it.model.vocab)),
-    policy_(policy_of(it.engine.policy, it.engine.vote)) {
+    policy_(policy_of(it.engine.policy, it.engine.vote)),
+    may_lose_(loses_messages(of, it)),
+    names_(it.engine.block_size) {
   const auto scheduler = deepinfer::scheduler_config_of(of, it, rank);
   runner_ = std::make_shared<hash_runner>(runner_of(scheduler, it.engine), model_of(it.model));
   if (it.engine.warm_up) warm_up();
@@ -189,6 +200,9 @@ void played_rank::set_policy(const scenario_policy& policy, const scenario_vote&
 void played_rank::on_core_gone() {
   core_ = nullptr;
   accountant_ = nullptr;
+  suspects_.clear();
+  launched_ns_.clear();
+  names_.forget();
   for (const auto& [request, blocks] : held_)
     if (!blocks.empty()) log_.let_go(now_us(), rank_, request, blocks);
   held_.clear();
@@ -209,6 +223,8 @@ void played_rank::log_preempted(const scheduler_outbox& box) {
 
 void played_rank::on_launch(const step_plan& plan, const scheduler_core& core) {
   log_preempted(core.gathered());
+  launched_ns_[plan.step] = device_.now_ns();
+  names_.launched(plan);
   for (const auto& start : plan.starts)
     if (start.epoch > 0)
       log_.happened(now_us(), scenario_event_kind::resumed, request_of(start.sequence));
@@ -245,6 +261,8 @@ void played_rank::on_settle(const step_result& done, const scheduler_core& core)
   log_preempted(core.gathered());
   const auto step = static_cast<std::int64_t>(done.step.value);
   log_.waited(now_us(), rank_, step);
+  launched_ns_.erase(done.step);
+  names_.settled(done);
   const bool has_failed = done.code != errc::ok;
   has_suspect_ = has_suspect_ || done.code == errc::deadline_exceeded;
   std::vector<audit_row_result> results;
@@ -259,9 +277,18 @@ void played_rank::on_settle(const step_result& done, const scheduler_core& core)
   last_decode_us_ = now_us();
 }
 
+// The virtual clock begins at 0, which in a trace means that it did not run.
+void played_rank::on_traced(const step_trace& step) {
+  auto& it = traces_.emplace_back(step);
+  for (auto* ns : {&it.plan_begin_ns, &it.plan_end_ns}) *ns = std::max<std::int64_t>(*ns, 1);
+  for (std::size_t i = 0; i < it.device.begin_ns.size(); ++i)
+    if (it.device.begin_ns[i] == 0 && it.device.end_ns[i] > 0) it.device.begin_ns[i] = 1;
+}
+
 void played_rank::on_outbox(const scheduler_outbox& box, const scheduler_core&) {
   log_preempted(box);
   preempted_logged_ = 0;
+  names_.told(box.want);
   const auto& told = box.want.publish;
   for (std::size_t i = 0; i < told.blocks.size(); ++i)
     if (told.pending[i].value == 0) runner_->note_shared(told.blocks[i], true);
@@ -275,6 +302,7 @@ void played_rank::on_release(const kv_release& done, const kv_pool& pool) {
   for (const auto& [block, count] : gone)
     if (pool.references({block}) == count && !pool.keeps({block})) freed.push_back({block});
   runner_->poison(freed, done.slots);
+  names_.freed(freed);
   for (auto& [request, held] : held_) {
     const auto* sequence = core_ ? core_->find(sequence_of(request)) : nullptr;
     std::vector<block_id> left;

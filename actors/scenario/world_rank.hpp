@@ -8,12 +8,15 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "actors/rank_hooks.hpp"
 #include "actors/rank_supervisor.hpp"
 #include "actors/scenario/audit.hpp"
+#include "actors/scenario/publish_watch.hpp"
 #include "config/scenario.hpp"
 #include "config/scenario_cases.hpp"
 #include "runtime/device/virtual_device.hpp"
@@ -48,6 +51,8 @@ public:
   /// What is broken while nothing is on its way between actors, as "name: what".
   std::optional<std::pair<std::string, std::string>> broken_rule(bool at_end);
   bool is_up() const { return core_ != nullptr; }
+  /// Of every step that has settled, also before the rank was lost.
+  std::span<const step_trace> traces() const { return traces_; }
   bool has_unsettled() const { return core_ && core_->in_flight() > 0; }
   void set_policy(const scenario_policy& policy, const scenario_vote& vote);
   scheduler_policy policy() const { return policy_; }
@@ -63,6 +68,9 @@ public:
   void on_pool(const kv_pool& pool) override;
   void on_depth(std::int32_t depth) override { log_.depth_set(now_us(), depth); }
   void on_flushed() override { log_.happened(now_us(), scenario_event_kind::flushed); }
+  void on_traced(const step_trace& step) override;
+  void on_suspect(step_id step) override { suspects_.insert(step); }
+  void on_proven(step_id step) override { suspects_.erase(step); }
   void on_core_gone() override;
   void on_pool_gone() override { pool_ = nullptr; }
 
@@ -75,9 +83,15 @@ public:
                                         std::string& error) override;
 
 private:
+  using broken = std::optional<std::pair<std::string, std::string>>;
+
   void log_preempted(const scheduler_outbox& box);
+  broken broken_books() const;
+  broken broken_sleep() const;
+  broken broken_conservation(const scheduler_stats& stats);
   std::int64_t host_ns(scenario_phase phase, std::int64_t us, step_id step);
   void warm_up();
+  std::int32_t requests() const { return static_cast<std::int32_t>(of_.requests.size()); }
   std::optional<std::int64_t> core_metric(std::string_view name) const;
   std::optional<std::int64_t> pool_metric(std::string_view name) const;
 
@@ -100,6 +114,11 @@ private:
   std::int64_t busy_until_ns_ = 0;                      ///< the host, with planning or settling
   bool has_suspect_ = false;  ///< a step timed out: what it may touch is in quarantine
   std::int64_t last_decode_us_ = -1, decode_gap_us_ = 0;
+  std::set<step_id> suspects_;                   ///< nothing is launched until they are proven
+  std::map<step_id, std::int64_t> launched_ns_;  ///< of the steps in flight
+  bool may_lose_ = false;  ///< a completion, or a step on its way to the device
+  publish_watch names_;
+  std::vector<step_trace> traces_;
 };
 
 /// The scheduler's settings of a case, for one rank.
