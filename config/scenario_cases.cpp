@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "config/nearest.hpp"
+#include "config/scenario_read.hpp"
+
 namespace deepinfer {
 
 namespace {
@@ -130,6 +133,23 @@ bool holds_for(const case_settings& only_for, const case_settings& it) {
     if (wanted && wanted != found) holds = false;
   });
   return holds;
+}
+
+result<void> check_case(std::string_view wanted) {
+  const auto* schema = scenario_pb::Overrides::descriptor();
+  std::vector<std::string> keys;
+  for (int i = 0; i < schema->field_count(); ++i) keys.emplace_back(schema->field(i)->name());
+  for (const auto pair : words_of(wanted, ',')) {
+    const auto equals = pair.find('=');
+    const std::string key(pair.substr(0, equals));
+    const bool is_known = std::find(keys.begin(), keys.end(), key) != keys.end();
+    if (is_known && equals != std::string_view::npos && equals + 1 < pair.size()) continue;
+    return fail(errc::bad_config,
+                fmt::format("found '{}', expected KEY=VALUE,... with keys of a matrix, such as "
+                            "depth=2{}",
+                            pair, is_known ? "" : did_you_mean(key, keys)));
+  }
+  return {};
 }
 
 bool matches_case(std::string_view wanted, std::string_view name) {

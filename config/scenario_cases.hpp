@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/scenario.hpp"
+#include "runtime/base/error.hpp"
 
 namespace deepinfer {
 
@@ -33,6 +34,9 @@ scenario_case seeded(const scenario& of, scenario_case it, std::uint64_t seed);
 
 /// Is an expectation for these values meant in this case?
 bool holds_for(const case_settings& only_for, const case_settings& it);
+
+/// Each of these is KEY=VALUE with a key that a matrix can have. Error bad_config with the key.
+result<void> check_case(std::string_view wanted);
 
 /// "depth=2,num_drafts=3" picks a case if its name has all of these.
 bool matches_case(std::string_view wanted, std::string_view name);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
@@ -29,10 +30,45 @@ result<std::vector<std::string>> files_of(const parsed_flags& flags) {
   return out;
 }
 
+/// With the flags that --repeat [KEY=VALUE,...:]SEED:INTERLEAVING stands for.
+result<parsed_flags> with_repeat(const parsed_flags& flags) {
+  const auto given = flags.text("repeat");
+  if (!given) return flags;
+  for (const auto* other : {"case", "seed", "interleaving", "interleavings"})
+    if (flags.has(other))
+      return fail(errc::bad_config,
+                  fmt::format("--{}: found beside --repeat, expected one of them", other));
+  auto out = flags;
+  const auto last = given->rfind(':');
+  const auto first = last == 0 || last == std::string::npos ? last : given->rfind(':', last - 1);
+  if (last == std::string::npos)
+    return fail(errc::bad_config, fmt::format("--repeat: found '{}', expected "
+                                              "[KEY=VALUE,...:]SEED:INTERLEAVING",
+                                              *given));
+  if (first != std::string::npos && first < last) out.values["case"] = {given->substr(0, first)};
+  const auto seed = first != std::string::npos && first < last ? first + 1 : 0;
+  out.values["seed"] = {given->substr(seed, last - seed)};
+  out.values["interleaving"] = {given->substr(last + 1)};
+  return out;
+}
+
+/// A case that no file has is a mistake, not a skip.
+result<void> check_found(const std::string& wanted, std::span<const file_report> reports) {
+  const bool has_run = std::any_of(reports.begin(), reports.end(),
+                                   [](const file_report& it) { return !it.cases.empty(); });
+  const bool is_missed = std::any_of(reports.begin(), reports.end(),
+                                     [](const file_report& it) { return it.lacks_case; });
+  if (has_run || !is_missed) return {};
+  return fail(errc::bad_config,
+              fmt::format("--case: found {}, expected a case of one of the files", wanted));
+}
+
 result<run_options> options_of(const parsed_flags& flags) {
   run_options out;
   constexpr auto most = std::int64_t{1} << 30;
   out.only_case = flags.text("case").value_or("");
+  if (const auto checked = check_case(out.only_case); !checked)
+    return fail(errc::bad_config, "--case: " + checked.error().message);
   DI_TRY(const auto seed, flags.integer("seed", 0, most * most));
   if (seed) out.seed = static_cast<std::uint64_t>(*seed);
   DI_TRY(const auto interleaving, flags.integer("interleaving", 0, most));
@@ -68,7 +104,8 @@ result<void> write_trace(const std::string& directory, const scenario& of, const
                     trace);
 }
 
-result<int> run(const cli_context& context, const parsed_flags& flags) {
+result<int> run(const cli_context& context, const parsed_flags& given) {
+  DI_TRY(const auto flags, with_repeat(given));
   DI_TRY(const auto files, files_of(flags));
   DI_TRY(const auto options, options_of(flags));
   run_tools tools;
@@ -85,6 +122,7 @@ result<int> run(const cli_context& context, const parsed_flags& flags) {
     };
   DI_TRY(const auto reports, run_files(files, options, tools));
   if (const auto junit = flags.text("junit")) DI_TRY_VOID(write_file(*junit, junit_xml(reports)));
+  DI_TRY_VOID(check_found(options.only_case, reports));
   return exit_code_of(reports, flags.is_on("strict"));
 }
 
@@ -107,6 +145,10 @@ command run_command() {
                     {.name = "interleavings",
                      .help = "how many of each case, instead of the file's number",
                      .value_name = "N"},
+                    {.name = "repeat",
+                     .help = "only this run, as a failure names it: its case, seed and "
+                             "interleaving",
+                     .value_name = "[CASE:]SEED:INTERLEAVING"},
                     {.name = "strict", .help = "exit code 11 where a file was skipped"},
                     {.name = "junit", .help = "also write JUnit XML", .value_name = "FILE"},
                     {.name = "trace",

@@ -51,6 +51,7 @@ struct file_report {
   std::string reason;  ///< "needs grammar", or what is wrong with the file
   std::vector<std::string> covers;
   std::vector<case_report> cases;
+  bool lacks_case = false;  ///< skipped, because it has none of those that were asked for
 };
 
 /// "pass blocks-wait-for-the-step-that-reads-them 3 cases, 300 runs, 41 ms", with what failed

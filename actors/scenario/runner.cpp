@@ -43,6 +43,7 @@ public:
     if (!report.cases.empty()) return report;
     report.status = file_status::skipped;
     report.reason = fmt::format("has no case {}", options_.only_case);
+    report.lacks_case = true;
     return report;
   }
 
@@ -139,9 +140,8 @@ bool has_failed_case(std::span<const file_report> reports) {
 std::span<const scenario_feature> supported_features() {
   using enum scenario_feature;
   static constexpr scenario_feature supported[] = {
-    chunked_prefill, mixed_steps, spec,    confidence,   prefix_cache,
-    preempt,         penalty,     sampling, grammar,     stop_strings,
-    reasoning,       logprobs,    priority, graphs,      window,
+    chunked_prefill, mixed_steps,  spec,      confidence, prefix_cache, preempt, penalty, sampling,
+    grammar,         stop_strings, reasoning, logprobs,   priority,     graphs,  window,
   };
   return supported;
 }
