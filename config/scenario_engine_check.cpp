@@ -20,21 +20,28 @@ struct integer_range {
   std::int64_t value, min, max;
 };
 
-result<void> check_ranges(const scenario_engine& e) {
+// What the player makes memory for: sizes that a story could need, and some more.
+constexpr std::int64_t many = 1 << 16;
+constexpr std::int64_t long_ones = 1 << 20;
+constexpr std::int64_t most_positions = 1 << 22;  // of all pools
+constexpr std::int64_t most_drafts = 32;          // as in the product
+
+result<void> check_ranges(const scenario_engine& e, const scenario_model& model) {
   constexpr std::int64_t any = 1 << 30;
   const integer_range table[] = {
+    {"model.vocab", model.vocab, 24, long_ones},
     {"engine.depth", e.depth, 1, 3},
     {"engine.ranks", e.ranks, 1, 1024},
     {"engine.groups", e.groups, 1, e.ranks},
-    {"engine.num_kv_blocks", e.num_kv_blocks, 1, any},
-    {"engine.block_size", e.block_size, 1, any},
-    {"engine.state_slots", e.state_slots, 0, any},
-    {"engine.max_num_seqs", e.max_num_seqs, 1, any},
-    {"engine.max_num_batched_tokens", e.max_num_batched_tokens, 1, any},
+    {"engine.num_kv_blocks", e.num_kv_blocks, 1, long_ones},
+    {"engine.block_size", e.block_size, 1, many},
+    {"engine.state_slots", e.state_slots, 0, many},
+    {"engine.max_num_seqs", e.max_num_seqs, 1, many},
+    {"engine.max_num_batched_tokens", e.max_num_batched_tokens, 1, long_ones},
     {"engine.chunk_size", e.chunk_size, 0, any},
-    {"engine.max_model_len", e.max_model_len, 2, any},
-    {"engine.num_drafts", e.num_drafts, 0, any},
-    {"engine.draft_overhang", e.draft_overhang, 0, any},
+    {"engine.max_model_len", e.max_model_len, 2, long_ones},
+    {"engine.num_drafts", e.num_drafts, 0, most_drafts},
+    {"engine.draft_overhang", e.draft_overhang, 0, many},
     {"engine.watchdog", e.watchdog_us, 1, any * any},
     {"engine.client_credit", e.client_credit, 1, any},
     {"engine.vote.max_delay", e.vote.max_delay, 0, any},
@@ -50,11 +57,20 @@ result<void> check_ranges(const scenario_engine& e) {
   };
   for (const auto& row : table) {
     if (row.value >= row.min && row.value <= row.max) continue;
-    if (row.max >= any)
+    if (row.max >= many && row.value < row.min)
       return refuse(row.field, "found {}, expected at least {}", row.value, row.min);
     return refuse(row.field, "found {}, expected {} to {}", row.value, row.min, row.max);
   }
   return {};
+}
+
+result<void> check_pools(const scenario_engine& e) {
+  std::int64_t blocks = 0;
+  for (std::int32_t rank = 0; rank < e.ranks; ++rank) blocks += e.blocks_of(rank);
+  if (blocks * e.block_size <= most_positions) return {};
+  return refuse("engine.num_kv_blocks",
+                "found {} blocks of {} tokens on all ranks, expected at most {} tokens", blocks,
+                e.block_size, most_positions);
 }
 
 result<void> check_shares(const scenario_engine& e) {
@@ -75,8 +91,11 @@ result<void> check_ranks(const scenario_engine& e) {
   if (static_cast<std::int32_t>(e.rank_kv_blocks.size()) != e.ranks)
     return refuse("engine.rank_kv_blocks", "found {} sizes, expected one for each of {} ranks",
                   e.rank_kv_blocks.size(), e.ranks);
-  for (const auto blocks : e.rank_kv_blocks)
+  for (const auto blocks : e.rank_kv_blocks) {
     if (blocks < 1) return refuse("engine.rank_kv_blocks", "found {}, expected at least 1", blocks);
+    if (blocks > long_ones)
+      return refuse("engine.rank_kv_blocks", "found {}, expected at most {}", blocks, long_ones);
+  }
   return {};
 }
 
@@ -138,9 +157,10 @@ result<void> check_experts(const scenario_engine& e, const scenario_model& model
 }  // namespace
 
 result<void> check_engine(const scenario_engine& engine, const scenario_model& model) {
-  DI_TRY_VOID(check_ranges(engine));
+  DI_TRY_VOID(check_ranges(engine, model));
   DI_TRY_VOID(check_shares(engine));
   DI_TRY_VOID(check_ranks(engine));
+  DI_TRY_VOID(check_pools(engine));
   DI_TRY_VOID(check_widths(engine));
   DI_TRY_VOID(check_verify(engine));
   return check_experts(engine, model);

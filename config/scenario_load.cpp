@@ -191,7 +191,8 @@ result<scenario> parse_scenario(std::string_view text, const std::string& path) 
 }
 
 result<scenario> load_scenario(const std::string& path) {
-  DI_TRY(const auto text, read_file(path));
+  constexpr std::int64_t most_bytes = 16 << 20;
+  DI_TRY(const auto text, read_small_file(path, most_bytes));
   return parse_scenario(text, path);
 }
 

@@ -11,6 +11,8 @@ namespace {
 
 namespace pb = google::protobuf;
 
+constexpr std::int32_t most_prompt_tokens = 1 << 20;  // what a player has memory for
+
 /// The verb of an entry: its one field.
 result<std::string> verb_of(const scenario_reading& reading, const std::string& at,
                             const scenario_pb::Entry& entry) {
@@ -49,6 +51,9 @@ result<void> read_prompt(const scenario_reading& reading, const std::string& at,
   auto& out = reading.out.requests[static_cast<std::size_t>(index)];
   out.prompt = in.prompt().empty() ? out.id : in.prompt();
   out.prompt_tokens = in.prompt_tokens();
+  if (out.prompt_tokens < 0 || out.prompt_tokens > most_prompt_tokens)
+    return reading.wrong(at, "prompt_tokens: found {}, expected 0 to {}", out.prompt_tokens,
+                         most_prompt_tokens);
   if (in.has_prompt_ids()) {
     if (in.has_prompt_tokens() || !in.prompt().empty() || !in.continues().empty())
       return reading.wrong(at, "submit: found prompt_ids and another prompt, expected one");

@@ -146,6 +146,8 @@ int run_command_line(const cli_context& context, std::span<const std::string> ar
   auto code = [&]() -> result<int> {
     try {
       return run(context, args);
+    } catch (const std::bad_alloc&) {
+      return fail(errc::internal, "out of memory: this machine has too little for the sizes given");
     } catch (const std::exception& problem) {  // nothing of ours throws: out of memory and the like
       return fail(errc::internal, problem.what());
     }

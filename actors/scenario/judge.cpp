@@ -80,7 +80,8 @@ std::string text_of(const scenario_bounds& bounds) {
 std::vector<violation> judge(const scenario& of, const scenario_case& it,
                              const run_outcome& outcome) {
   std::vector<violation> found;
-  const auto oracle = ask_oracle(of, it);
+  // What was refused may be what the oracle can't work with.
+  const auto oracle = outcome.refused ? std::vector<oracle_answer>() : ask_oracle(of, it);
   const judge_context context{of, it, outcome, oracle, found};
   if (!judge_start(context)) return found;
   take_reports(context);

@@ -2,6 +2,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
+#include <string>
 #include <utility>
 
 #include <fcntl.h>
@@ -27,11 +29,8 @@ struct descriptor {
   int fd;
 };
 
-}  // namespace
-
-result<std::string> read_file(const std::string& path) {
-  const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.fd < 0) return system_error(path);
+/// Sizes that a file system tells may be wrong (/proc): what is read counts.
+result<std::string> read_all(const descriptor& file, const std::string& path, std::size_t most) {
   std::string content;
   char buffer[1 << 16];
   while (true) {
@@ -40,7 +39,28 @@ result<std::string> read_file(const std::string& path) {
     if (got < 0) return system_error(path);
     if (got == 0) return content;
     content.append(buffer, static_cast<std::size_t>(got));
+    if (content.size() > most)
+      return fail(errc::io_failed, path + ": found a file of more than " + std::to_string(most) +
+                                     " bytes, expected at most so many");
   }
+}
+
+}  // namespace
+
+result<std::string> read_file(const std::string& path) {
+  const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.fd < 0) return system_error(path);
+  return read_all(file, path, std::numeric_limits<std::size_t>::max());
+}
+
+result<std::string> read_small_file(const std::string& path, std::int64_t most_bytes) {
+  // Without O_NONBLOCK the open of a pipe that nobody writes would wait.
+  const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.fd < 0) return system_error(path);
+  struct stat status {};
+  if (::fstat(file.fd, &status) != 0) return system_error(path);
+  if (!S_ISREG(status.st_mode)) return fail(errc::io_failed, path + ": not a regular file");
+  return read_all(file, path, static_cast<std::size_t>(most_bytes));
 }
 
 result<void> write_file(const std::string& path, std::string_view content) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@ namespace deepinfer {
 
 /// The bytes of a file. Error io_failed: "PATH: No such file or directory".
 result<std::string> read_file(const std::string& path);
+
+/// The same of a regular file of at most `most_bytes`: a device or a pipe is refused, not read.
+result<std::string> read_small_file(const std::string& path, std::int64_t most_bytes);
 
 /// Replaces a file's content. Error io_failed.
 result<void> write_file(const std::string& path, std::string_view content);
