@@ -20,6 +20,10 @@ result<simulation_report> run_once(const std::string& label, const parsed_flags&
   if (outcome.canary_errors > 0)
     print_err("deepinfer: error: the engine is broken: {} errors of its canary, the first: {}\n",
               outcome.canary_errors, outcome.canary_text);
+  if (out.failed > 0)
+    print_err("deepinfer: {}: {}{} of {} requests failed, the first: {}\n",
+              out.done > 0 ? "warning" : "error", label.empty() ? "" : label + ": ", out.failed,
+              out.requests, out.failure);
   return out;
 }
 

@@ -105,6 +105,7 @@ void simulation::take(const chunk_batch& batch) {
     if (!chunk.finish) continue;
     it.has_finished = true;
     it.has_failed = chunk.finish->reason != finish_reason::length;
+    if (it.has_failed && outcome_.failure.empty()) outcome_.failure = chunk.finish->message;
     outcome_.end_ns = now_ns_;
     rank_.forget(chunk.sequence);
     ++finished_;
@@ -180,6 +181,11 @@ result<void> check_simulation(const simulation_settings& s) {
                 fmt::format("max-num-batched-tokens: found {}, expected more than num-drafts, {}: "
                             "a decode row has a token and its drafts",
                             s.max_num_batched_tokens, s.num_drafts));
+  constexpr std::int64_t most_positions = 1 << 25;
+  if (std::int64_t{s.num_kv_blocks} * s.block_size > most_positions)
+    return fail(errc::bad_config,
+                fmt::format("blocks: found {} of block-size {}, expected at most {} tokens in all",
+                            s.num_kv_blocks, s.block_size, most_positions));
   return {};
 }
 

@@ -31,7 +31,7 @@ struct simulation_settings {
   std::int32_t chunk_size = 2048;
   std::int32_t max_num_seqs = 256;
   std::int32_t max_num_batched_tokens = 8192;
-  bool prefix_cache = false;
+  bool prefix_cache = true;
   bool mixed_steps = false;
   scheduler_policy policy;
   std::int64_t plan_ns = 100'000;   ///< what planning a step costs the host
@@ -56,6 +56,7 @@ struct request_record {
 
 struct simulation_outcome {
   std::vector<request_record> requests;  ///< by request
+  std::string failure;                   ///< why the first of those that failed did
   std::int64_t begin_ns = 0;             ///< the first arrival
   std::int64_t end_ns = 0;               ///< the last request's end
   scheduler_stats scheduler;

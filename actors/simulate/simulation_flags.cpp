@@ -17,10 +17,16 @@ namespace deepinfer {
 namespace {
 
 constexpr std::int64_t most = 1 << 24;
+constexpr std::int64_t most_requests = 1 << 20;
+constexpr std::int64_t most_drafts = 32;  // as in the product
+constexpr std::int64_t most_workload_tokens = 1 << 28;
 constexpr double most_host_us = 1e9;
 constexpr const char* drawn = "Drawn workload";
 constexpr std::string_view workload_flags[] = {"requests", "rate", "prompt", "output",
                                                "shared-prefix"};
+
+constexpr std::array<std::string_view, 3> policy_flags{"victim", "preempt-output",
+                                                       "min-decode-gap"};
 
 template <typename Value>
 using named = std::pair<std::string_view, Value>;
@@ -100,14 +106,6 @@ result<void> take_shared_prefix(const parsed_flags& flags, synthetic_workload& t
                                             *given));
 }
 
-flag value_flag(const char* name, const char* help, const char* what, const char* usual) {
-  return {.name = name, .help = help, .value_name = what, .default_text = usual};
-}
-
-flag workload_flag(const char* name, const char* help, const char* what, const char* usual) {
-  return {.name = name, .help = help, .value_name = what, .default_text = usual, .group = drawn};
-}
-
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> out;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -118,14 +116,41 @@ std::vector<std::string> split(const std::string& text, char at) {
   return out;
 }
 
+/// The flags with those that --policy stands for.
+result<parsed_flags> with_policy(const parsed_flags& flags) {
+  auto out = flags;
+  const auto given = flags.text("policy");
+  if (!given) return out;
+  for (const auto& rule : split(*given, ',')) {
+    const auto equals = rule.find('=');
+    const auto key = equals == std::string::npos ? std::string("victim") : rule.substr(0, equals);
+    if (std::find(policy_flags.begin(), policy_flags.end(), key) == policy_flags.end())
+      return fail(errc::bad_config, fmt::format("--policy: found '{}', expected a victim or one of "
+                                                "{}, each with = and a value",
+                                                rule, fmt::join(policy_flags, ", ")));
+    if (out.has(key))
+      return fail(errc::bad_config, fmt::format("--{}: found twice, the other in --policy", key));
+    out.values[key] = {equals == std::string::npos ? rule : rule.substr(equals + 1)};
+  }
+  return out;
+}
+
+flag value_flag(const char* name, const char* help, const char* what, const char* usual) {
+  return {.name = name, .help = help, .value_name = what, .default_text = usual};
+}
+
+flag workload_flag(const char* name, const char* help, const char* what, const char* usual) {
+  return {.name = name, .help = help, .value_name = what, .default_text = usual, .group = drawn};
+}
+
 }  // namespace
 
 std::vector<flag> simulation_flags() {
   return {
     value_flag("workload",
                "requests: a CSV file with the columns arrival_ms, prompt_tokens, "
-               "output_tokens and, if wanted, prefix_group, prefix_tokens, priority",
-               "FILE", "drawn"),
+               "output_tokens and, if wanted, prefix_group, prefix_tokens, priority; or drawn",
+               "FILE|synthetic", "synthetic"),
     value_flag("step-model",
                "what a step costs the device: base, per query token, per row, per position "
                "attended to, sampling, each copy; ns, us, ms or s",
@@ -146,10 +171,16 @@ std::vector<flag> simulation_flags() {
                "youngest|longest-output|lowest-cost|lowest-priority", "youngest"),
     value_flag("preempt-output", "what becomes of tokens that a preempted request has in flight",
                "deliver|drop", "deliver"),
-    {.name = "prefix-cache", .help = "share the KV of equal prefixes", .is_negatable = true},
+    {.name = "prefix-cache",
+     .help = "share the KV of equal prefixes; on unless refused",
+     .is_negatable = true},
     {.name = "mixed-steps",
      .help = "a step may hold prompt chunks and decode rows together",
      .is_negatable = true},
+    value_flag("policy",
+               "several of these rules: a victim, or victim=..., preempt-output=... and "
+               "min-decode-gap=..., set apart by commas",
+               "RULE,...", "youngest"),
     value_flag("min-decode-gap", "decode steps between prefill steps, while rows decode", "N", "0"),
     value_flag("seed", "of everything that is drawn", "N", "1"),
     workload_flag("requests", "how many", "N", "100"),
@@ -164,42 +195,56 @@ std::vector<flag> simulation_flags() {
 result<simulation_settings> simulation_settings_of(const parsed_flags& flags) {
   simulation_settings out;
   DI_TRY_VOID(take_count(flags, "depth", 1, depth_limit, out.depth));
-  DI_TRY_VOID(take_count(flags, "num-drafts", 0, 15, out.num_drafts));
+  DI_TRY_VOID(take_count(flags, "num-drafts", 0, most_drafts, out.num_drafts));
   DI_TRY_VOID(take_count(flags, "blocks", 1, most, out.num_kv_blocks));
   DI_TRY_VOID(take_count(flags, "block-size", 1, 4096, out.block_size));
   DI_TRY_VOID(take_count(flags, "chunk-size", 0, most, out.chunk_size));
   DI_TRY_VOID(take_count(flags, "max-num-seqs", 1, 65536, out.max_num_seqs));
-  DI_TRY_VOID(take_count(flags, "max-num-batched-tokens", 1, most, out.max_num_batched_tokens));
-  DI_TRY_VOID(take_count(flags, "min-decode-gap", 0, most, out.policy.min_decode_gap));
-  DI_TRY_VOID(take_name(flags, "victim", victims, out.policy.victim));
-  DI_TRY_VOID(take_name(flags, "preempt-output", preempt_outputs, out.policy.preempt_output));
+  DI_TRY_VOID(take_count(flags, "max-num-batched-tokens", 1, 1 << 20, out.max_num_batched_tokens));
+  DI_TRY(const auto rules, with_policy(flags));
+  DI_TRY_VOID(take_count(rules, "min-decode-gap", 0, most, out.policy.min_decode_gap));
+  DI_TRY_VOID(take_name(rules, "victim", victims, out.policy.victim));
+  DI_TRY_VOID(take_name(rules, "preempt-output", preempt_outputs, out.policy.preempt_output));
   DI_TRY_VOID(take_host_time(flags, "plan-us", out.plan_ns));
   DI_TRY_VOID(take_host_time(flags, "settle-us", out.settle_ns));
   DI_TRY_VOID(take_parsed(flags, "step-model", parse_step_model, out.steps));
   DI_TRY_VOID(take_parsed(flags, "acceptance", parse_acceptance, out.acceptance));
   DI_TRY_VOID(take_seed(flags, out.seed));
-  out.prefix_cache = flags.is_on("prefix-cache");
+  out.prefix_cache = flags.is_on("prefix-cache", true);
   out.mixed_steps = flags.is_on("mixed-steps");
   DI_TRY_VOID(check_simulation(out));
   return out;
 }
 
 result<std::vector<workload_request>> workload_of(const parsed_flags& flags) {
-  if (const auto file = flags.text("workload")) {
+  if (const auto file = flags.text("workload"); file && *file != "synthetic") {
     for (const auto name : workload_flags)
       if (flags.has(std::string(name)))
         return fail(errc::bad_config,
                     fmt::format("--{}: found beside --workload, expected one of them", name));
-    return read_workload(*file);
+    DI_TRY(auto out, read_workload(*file));
+    std::int64_t tokens = 0;
+    for (const auto& it : out) tokens += it.prompt_tokens + it.output_tokens;
+    if (std::ssize(out) <= most_requests && tokens <= most_workload_tokens) return out;
+    return fail(errc::bad_config,
+                fmt::format("{}: found {} requests with {} tokens, expected at most {} with {}",
+                            *file, out.size(), tokens, most_requests, most_workload_tokens));
   }
   synthetic_workload like;
-  DI_TRY_VOID(take_count(flags, "requests", 1, most, like.requests));
+  DI_TRY_VOID(take_count(flags, "requests", 1, most_requests, like.requests));
   DI_TRY(const auto rate, flags.number("rate", 0.0, 1e9));
   like.rate = rate.value_or(0.0);
   DI_TRY_VOID(take_parsed(flags, "prompt", parse_length_range, like.prompt));
   DI_TRY_VOID(take_parsed(flags, "output", parse_length_range, like.output));
   DI_TRY_VOID(take_shared_prefix(flags, like));
   DI_TRY_VOID(take_seed(flags, like.seed));
+  const auto longest =
+    std::int64_t{like.prompt.mean} + like.prompt.spread + like.output.mean + like.output.spread;
+  if (longest > most_workload_tokens / like.requests)
+    return fail(errc::bad_config,
+                fmt::format("--requests, --prompt, --output: found {} requests of up to {} tokens, "
+                            "expected at most {} tokens in all",
+                            like.requests, longest, most_workload_tokens));
   return draw_workload(like);
 }
 
@@ -242,7 +287,8 @@ json::object settings_object(const parsed_flags& flags) {
   json::object out;
   for (const auto& it : simulation_flags()) {
     const bool is_switch = it.value_name.empty();
-    const auto usual = is_switch ? std::string("false") : it.default_text;
+    const auto switched = it.name == "prefix-cache" ? "true" : "false";  // unless it is given
+    const auto usual = is_switch ? std::string(switched) : it.default_text;
     out[it.name] = flags.text(it.name).value_or(usual);
   }
   return out;

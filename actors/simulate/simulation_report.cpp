@@ -141,6 +141,7 @@ simulation_report report_of(const simulation_outcome& outcome) {
   out.device = outcome.device;
   out.rows_mean = share(outcome.device.rows, outcome.device.steps);
   out.canary_errors = outcome.canary_errors;
+  out.failure = outcome.failure;
   return out;
 }
 
@@ -198,7 +199,10 @@ json::object object_of(const simulation_report& run) {
 int exit_code_of(std::span<const simulation_report> runs) {
   const bool is_broken =
     std::any_of(runs.begin(), runs.end(), [](const auto& run) { return run.canary_errors > 0; });
-  return is_broken ? 10 : 0;
+  if (is_broken) return 10;
+  const bool serves_nobody = std::any_of(
+    runs.begin(), runs.end(), [](const auto& run) { return run.requests > 0 && run.done == 0; });
+  return serves_nobody ? 1 : 0;
 }
 
 }  // namespace deepinfer

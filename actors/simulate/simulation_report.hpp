@@ -42,6 +42,7 @@ struct simulation_report {
   bubble_totals device;
   std::optional<double> rows_mean;  ///< of a step
   std::uint64_t canary_errors = 0;
+  std::string failure;  ///< why the first request that failed did
 };
 
 simulation_report report_of(const simulation_outcome& outcome);
@@ -51,7 +52,7 @@ std::string table_of(std::span<const simulation_report> runs);
 
 json::object object_of(const simulation_report& run);
 
-/// 0; 10 where a canary saw an error: the engine is broken.
+/// 0; 10 where a canary saw an error: the engine is broken; 1 where a run has served nobody.
 int exit_code_of(std::span<const simulation_report> runs);
 
 }  // namespace deepinfer

@@ -146,6 +146,8 @@ result<std::vector<workload_request>> parse_workload(std::string_view text, std:
   std::vector<column> columns;
   csv_line line;
   line.file = name;
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";  // spreadsheets write it
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   while (!text.empty()) {
     const auto end = std::min(text.find('\n'), text.size());
     const auto content = trimmed(text.substr(0, end));
@@ -170,7 +172,8 @@ result<std::vector<workload_request>> parse_workload(std::string_view text, std:
 }
 
 result<std::vector<workload_request>> read_workload(const std::string& path) {
-  auto text = read_file(path);
+  constexpr std::int64_t most_bytes = 256 << 20;
+  auto text = read_small_file(path, most_bytes);
   if (!text) return fail(errc::bad_config, std::move(text).error().message);
   return parse_workload(*text, path);
 }

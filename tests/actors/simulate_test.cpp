@@ -18,6 +18,7 @@ simulation_settings plain() {
   simulation_settings out;
   out.depth = 1;
   out.plan_ns = out.settle_ns = 0;
+  out.prefix_cache = false;
   out.steps = {.base_ns = 1e6,
                .token_ns = 10e3,
                .row_ns = 100e3,

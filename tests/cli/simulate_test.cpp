@@ -104,6 +104,13 @@ TEST_CASE("simulate refuses what it cannot play, and says which flag") {
     {{"--compare", "depth=1,9"}, "depth=9: --depth: found '9'"},
     {{"--compare", "mixed-steps=on,off"}, "expected true or false"},
     {{"--num-drafts", "3", "--max-num-batched-tokens", "3"}, "expected more than num-drafts"},
+    {{"--num-drafts", "33"}, "--num-drafts: found '33', expected a whole number from 0 to 32"},
+    {{"--policy", "oldest"}, "--victim: found 'oldest', expected one of youngest"},
+    {{"--policy", "victim=youngest,rank=1"}, "--policy: found 'rank=1', expected a victim or"},
+    {{"--policy", "youngest", "--victim", "youngest"}, "--victim: found twice"},
+    {{"--blocks", "16777216", "--block-size", "4096"}, "blocks: found 16777216 of block-size 4096"},
+    {{"--requests", "16777216"}, "--requests: found '16777216'"},
+    {{"--requests", "1000000", "--prompt", "16777216"}, "requests of up to 16777220 tokens"},
   };
   for (const auto& it : table) {
     CAPTURE(it.args.back());
@@ -113,4 +120,52 @@ TEST_CASE("simulate refuses what it cannot play, and says which flag") {
     CHECK(ran.out.empty());
   }
   CHECK(run_binary({"simulate", "--workload", "none.csv"}).code == 2);
+}
+
+TEST_CASE("simulate draws its workload where none is named, also by the word for it") {
+  const auto drawn = run_binary(with(small, {"--json"}));
+  const auto named = run_binary(with(small, {"--json", "--workload", "synthetic"}));
+  REQUIRE_MESSAGE(named.code == 0, named.err);
+  const auto run_of = [](const std::string& out) {
+    return parse_json(out).value().at("runs").as_array().at(0).as_object();
+  };
+  CHECK(run_of(named.out).at("ttft_seconds") == run_of(drawn.out).at("ttft_seconds"));
+}
+
+TEST_CASE("simulate --policy stands for the flags of its rules, and its cache is on as in the "
+          "product") {
+  const std::vector<std::string> tight{"simulate", "--requests",   "12", "--prompt",
+                                       "30",       "--output",     "60", "--blocks",
+                                       "20",       "--block-size", "16", "--json"};
+  const auto one = run_binary(with(tight, {"--policy", "longest-output,preempt-output=drop"}));
+  const auto all =
+    run_binary(with(tight, {"--victim", "longest-output", "--preempt-output", "drop"}));
+  REQUIRE_MESSAGE(one.code == 0, one.err);
+  const auto run_of = [](const std::string& out) {
+    auto it = parse_json(out).value().at("runs").as_array().at(0).as_object();
+    it.erase("settings");
+    return it;
+  };
+  CHECK(run_of(one.out) == run_of(all.out));
+  CHECK(run_of(one.out).at("preemptions").to_number<int>() > 0);
+  CHECK(run_binary(with(small, {"--compare", "policy=youngest,longest-output"})).code == 0);
+  const std::vector<std::string> shared{"--shared-prefix", "128:1", "--rate", "10", "--json"};
+  const auto usual = run_binary(with({"simulate", "--requests", "4", "--prompt", "200"}, shared));
+  CHECK(run_of(usual.out).at("prefix_hit_rate").to_number<double>() > 0);
+}
+
+TEST_CASE("simulate says why nobody was served, and ends with 1") {
+  const auto ran = run_binary(with(small, {"--blocks", "1", "--block-size", "4"}));
+  CHECK(ran.code == 1);
+  CHECK(holds(ran.err, "error: 4 of 4 requests failed, the first: "));
+  CHECK(holds(ran.err, "KV blocks"));
+}
+
+TEST_CASE("simulate reads a workload that begins with a byte order mark") {
+  const temp_directory folder;
+  const auto path = folder.path() + "/w.csv";
+  REQUIRE(write_file(path, "\xEF\xBB\xBF"
+                           "arrival_ms,prompt_tokens,output_tokens\r\n0,5,3\r\n"));
+  const auto ran = run_binary({"simulate", "--workload", path});
+  CHECK_MESSAGE(ran.code == 0, ran.err);
 }
