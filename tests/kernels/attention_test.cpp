@@ -146,6 +146,50 @@ TEST_CASE("sparse_attention is the softmax over window and selected rows, whatev
     }
 }
 
+TEST_CASE("a window's ring: where a position lies, and where its window begins") {
+  // deepinfer.md 12, scenario 18: window 128, ring 134, slot 3, position 1000.
+  const std::int32_t window = 128, ring_size = 134, slot = 3, position = 1000, dim = 4;
+  const std::int64_t stored_at = 464, begins_at = 471;  // of position 1000, of position 873
+  test_batch batch(4, 64, 16);
+  batch.row(slot, position, 1);
+  const floats step_rows(size(dim), 1), q(size(dim), 0), sink(1, 0);
+
+  floats ring(size(4 * ring_size * dim), unset);
+  window_store_ref({}, {batch.view(), step_rows.data(), ring.data(), ring_size, dim});
+  for (std::int64_t entry = 0; entry < 4 * ring_size; ++entry)
+    CHECK(std::isnan(ring[size(entry * dim)]) == (entry != stored_at));
+
+  // With q and sink 0 every listed row has the same weight, 1 / (rows + 1): outputs count them.
+  for (const auto& twin : DI_TWINS(sparse_attention)) {
+    CAPTURE(twin.name);
+    const auto sum_with = [&](std::int64_t entry) {
+      floats seen(size(4 * ring_size * dim), 1), o(size(dim), unset);
+      if (entry >= 0) std::fill_n(seen.begin() + entry * dim, dim, unset);
+      twin({}, {.batch = batch.view(),
+                .q = q.data(),
+                .step_rows = step_rows.data(),
+                .ring = seen.data(),
+                .ring_size = ring_size,
+                .window = window,
+                .sink = sink.data(),
+                .scale = 1,
+                .o = o.data(),
+                .heads = 1,
+                .dim = dim});
+      return o[0];
+    };
+    CHECK(std::abs(sum_with(-1) - 128.F / 129) < 1e-6F);
+    // Read are positions 873 .. 999 and this step's own row: the ring's entries from 471 on, round
+    // its end at 536. Entry 464, the newest, is not read before the step has stored it, nor are
+    // those of positions 867 .. 872, which drafts of the step before may have overwritten.
+    for (std::int64_t entry = 0; entry < 4 * ring_size; ++entry) {
+      const auto behind = (entry - begins_at + ring_size) % ring_size;
+      const bool is_mine = entry >= slot * ring_size;
+      CHECK(std::isnan(sum_with(entry)) == (is_mine && behind < 127));
+    }
+  }
+}
+
 TEST_CASE("sparse_attention: rows that no query may see can be NaN") {
   for (const auto& twin : DI_TWINS(sparse_attention)) {
     CAPTURE(twin.name);
