@@ -50,15 +50,18 @@ void block_book::give_back(block_id block) {
 }
 
 bool block_book::settle(step_id settled) {
-  bool any = false;
-  for (; !parked_.empty() && parked_.front().fence <= settled; parked_.pop_front()) {
-    for (std::int64_t i = 0; i < parked_.front().blocks; ++i) {
-      give_back(parked_blocks_.front());
-      parked_blocks_.pop_front();
-    }
-    parked_slots_ -= parked_.front().slots;
-    any = true;
+  std::ptrdiff_t blocks = 0;
+  const auto end = std::find_if(parked_.begin(), parked_.end(),
+                                [&](const parked_entry& it) { return it.fence > settled; });
+  for (auto it = parked_.begin(); it != end; ++it) {
+    blocks += it->blocks;
+    parked_slots_ -= it->slots;
   }
+  const auto behind = parked_blocks_.begin() + blocks;
+  std::for_each(parked_blocks_.begin(), behind, [this](block_id block) { give_back(block); });
+  const bool any = end != parked_.begin();
+  parked_blocks_.erase(parked_blocks_.begin(), behind);
+  parked_.erase(parked_.begin(), end);
   return any;
 }
 

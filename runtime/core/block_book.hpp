@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <vector>
 
@@ -70,8 +69,8 @@ private:
   std::int64_t promised_ = 0;
   std::int64_t held_slots_ = 0;
   std::int64_t parked_slots_ = 0;
-  std::deque<parked_entry> parked_;     ///< fences do not fall
-  std::deque<block_id> parked_blocks_;  ///< of all entries, in their order
+  std::vector<parked_entry> parked_;     ///< fences do not fall
+  std::vector<block_id> parked_blocks_;  ///< of all entries, in their order
 };
 
 }  // namespace deepinfer

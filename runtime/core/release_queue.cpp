@@ -25,16 +25,25 @@ kv_release release_queue::take(lease_return back) {
 kv_release release_queue::drain(step_id settled) {
   DI_CHECK(settled_ <= settled, "settled step {} went back from {}", settled.value, settled_.value);
   settled_ = settled;
-  kv_release freed{rank_, {}, {}};
-  while (!parked_.empty()) {
-    const auto& oldest = parked_.front();
+  const auto stays = [this](const lease_return::parked& it) {
     // Drained a step before its fence has settled.
-    if (settled_.value + (mutant(5) ? 1 : 0) < oldest.fence.value) break;
-    if (suspect_ && *suspect_ <= oldest.fence && !mutant(33)) break;  // 33: a time-out is an end
-    freed.blocks.insert(freed.blocks.end(), oldest.blocks.rbegin(), oldest.blocks.rend());
-    freed.slots.insert(freed.slots.end(), oldest.slots.begin(), oldest.slots.end());
-    parked_.pop_front();
+    if (settled_.value + (mutant(5) ? 1 : 0) < it.fence.value) return true;
+    return suspect_ && *suspect_ <= it.fence && !mutant(33);  // 33: a time-out is an end
+  };
+  const auto end = std::find_if(parked_.begin(), parked_.end(), stays);
+  std::size_t blocks = 0, slots = 0;
+  for (auto it = parked_.begin(); it != end; ++it) {
+    blocks += it->blocks.size();
+    slots += it->slots.size();
   }
+  kv_release freed{rank_, {}, {}};
+  freed.blocks.reserve(blocks);
+  freed.slots.reserve(slots);
+  for (auto it = parked_.begin(); it != end; ++it) {
+    freed.blocks.insert(freed.blocks.end(), it->blocks.rbegin(), it->blocks.rend());
+    freed.slots.insert(freed.slots.end(), it->slots.begin(), it->slots.end());
+  }
+  parked_.erase(parked_.begin(), end);
   block_count_ -= static_cast<std::int64_t>(freed.blocks.size());
   slot_count_ -= static_cast<std::int64_t>(freed.slots.size());
   DI_CHECK(!parked_.empty() || block_count_ == 0, "{} blocks lost", block_count_);

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <vector>
 
@@ -51,7 +50,7 @@ public:
 
 private:
   rank_id rank_;
-  std::deque<lease_return::parked> parked_;
+  std::vector<lease_return::parked> parked_;  ///< in parking order; keeps its capacity
   std::int64_t block_count_ = 0;
   std::int64_t slot_count_ = 0;
   step_id settled_;

@@ -129,8 +129,10 @@ void scheduler_core::start(sequence_state& sequence) {
   const auto longest = std::min(sequence.prompt_tokens() + sequence.stop.limit(),
                                 std::int64_t{config_.max_model_len}) +
                        shape_.margin();
-  sequence.lease.reserve(
-    std::min<std::int64_t>(blocks_for(longest, config_.block_size), config_.num_kv_blocks));
+  const auto most =
+    std::min<std::int64_t>(blocks_for(longest, config_.block_size), config_.num_kv_blocks);
+  sequence.lease.reserve(most);
+  if (config_.prefix_cache) sequence.published.keys.reserve(static_cast<std::size_t>(most));
   sequence.lease.take_slot(credit_slots_.back());
   credit_slots_.pop_back();
   book_.hold_slot();
