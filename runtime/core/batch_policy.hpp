@@ -28,12 +28,19 @@ struct decode_candidate {
 /// first, up to the first that does not fit. Never allocates.
 void choose_decodes(std::vector<decode_candidate>& candidates, std::int64_t tokens);
 
+/// Most prefill steps in a row while rows decode; 0: no bound. A gap comes behind each run of them,
+/// so where there is one, a run without a bound of its own is one step.
+constexpr std::int32_t longest_prefill_run(std::int32_t decode_gap, std::int32_t prefill_run) {
+  return prefill_run == 0 && decode_gap > 0 ? 1 : prefill_run;
+}
+
 /// May a step be a prefill step while rows could decode? `prefills` and `decodes`: steps of that
-/// kind since the last of the other one. Bounded both ways: at least `decode_gap` decode steps
-/// between prefills, at most `prefill_run` prefill steps in a row (0: no bound).
+/// kind since the last of the other one. Bounded both ways: a run of prefill steps ends, and behind
+/// it at least `decode_gap` decode steps come; behind these whoever wants prefill comes first.
 constexpr bool may_prefill(std::int64_t prefills, std::int64_t decodes, std::int32_t decode_gap,
                            std::int32_t prefill_run) {
-  if (prefills > 0) return prefill_run == 0 || prefills < prefill_run;
+  const auto longest = longest_prefill_run(decode_gap, prefill_run);
+  if (prefills > 0) return longest == 0 || prefills < longest;
   return decodes >= decode_gap;
 }
 

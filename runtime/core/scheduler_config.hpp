@@ -45,7 +45,8 @@ struct scheduler_policy {
   /// A rank with a larger share of its blocks in use starts nobody while rows decode.
   double used_share_max = 1.0;
   std::int32_t min_decode_gap = 0;   ///< decode steps between prefill steps, while rows decode
-  std::int32_t max_prefill_run = 0;  ///< most prefill steps in a row while rows decode; 0: no bound
+  /// Most prefill steps in a row while rows decode; 0: one where there is a gap, else no bound.
+  std::int32_t max_prefill_run = 0;
   bool stop_in_reasoning = true;     ///< do stop strings apply before the end of reasoning
 };
 

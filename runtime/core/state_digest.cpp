@@ -76,7 +76,8 @@ void scheduler_core::describe(state_digest& out) const {
     for (const auto* sequence : *group) out.add(sequence->id());
   }
   const auto& policy = config_.policy;
-  out.add(std::min<std::int64_t>(prefill_run_, policy.max_prefill_run));
+  out.add(std::min<std::int64_t>(
+    prefill_run_, longest_prefill_run(policy.min_decode_gap, policy.max_prefill_run)));
   out.add(std::min<std::int64_t>(decode_run_, policy.min_decode_gap));
   book_.describe(out);
   out.add(credit_blocks_);

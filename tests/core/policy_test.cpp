@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/core/admission.hpp"
@@ -126,14 +127,37 @@ TEST_CASE(
   CHECK(book.free_slots() == 2);
 }
 
-TEST_CASE("prefill and decode steps are bounded both ways, and the smallest bucket that fits is "
-          "taken") {
-  CHECK(may_prefill(0, 0, 0, 0));
+namespace {
+
+/// Kinds of steps while rows decode and prompts wait all the time: p or d.
+std::string steps_under(std::int32_t decode_gap, std::int32_t prefill_run) {
+  std::string out;
+  std::int64_t prefills = 0, decodes = decode_gap;
+  while (out.size() < 12) {
+    const bool is_prefill = may_prefill(prefills, decodes, decode_gap, prefill_run);
+    out += is_prefill ? 'p' : 'd';
+    prefills = is_prefill ? prefills + 1 : 0;
+    decodes = is_prefill ? 0 : decodes + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("prefill and decode steps are bounded both ways: neither starves the other [I63]") {
+  CHECK(steps_under(0, 0) == "pppppppppppp");  // what the bounds are for
+  CHECK(steps_under(1, 0) == "pdpdpdpdpdpd");
+  CHECK(steps_under(3, 0) == "pdddpdddpddd");
+  CHECK(steps_under(0, 1) == "pdpdpdpdpdpd");
+  CHECK(steps_under(0, 3) == "pppdpppdpppd");
+  CHECK(steps_under(2, 3) == "pppddpppddpp");
   CHECK_FALSE(may_prefill(0, 3, 4, 0));
   CHECK(may_prefill(0, 4, 4, 0));
-  CHECK(may_prefill(7, 0, 4, 0));  // a run of prefills goes on
-  CHECK(may_prefill(1, 0, 4, 2));
-  CHECK_FALSE(may_prefill(2, 0, 4, 2));
+  CHECK_FALSE(may_prefill(1, 0, 4, 0));
+  CHECK_FALSE(may_prefill(7, 0, 4, 0));
+}
+
+TEST_CASE("the smallest bucket that fits is taken") {
   CHECK(bucket_for({1, 2, 4, 8}, 3) == 4);
   CHECK(bucket_for({1, 2, 4, 8}, 8) == 8);
   CHECK(bucket_for({1, 2, 4, 8}, 9) == 0);
