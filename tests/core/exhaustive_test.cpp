@@ -21,7 +21,7 @@ bool is_full() {
 enum events : std::uint32_t { abort_one = 1, preempt_one = 2, be_late = 4, fail_one = 8 };
 
 /// One ends by length, after two chunks; the other stops inside what it might have given.
-const std::vector<tiny_sequence> sequences{{3, 3, 0, {1, 0}}, {1, 9, 2, {0, 2}}};
+const std::vector<tiny_sequence> sequences{{3, 3, 0, {0, 1}}, {1, 9, 2, {0, 2}}};
 /// The same with fewer steps: for worlds in which much may happen.
 const std::vector<tiny_sequence> short_sequences{{3, 2, 0, {1, 0}}, {1, 9, 1, {1}}};
 
