@@ -171,9 +171,13 @@ void scheduler_core::pick_decodes(room& left) {
 void scheduler_core::pick_decodes_by_safety(room& left) {
   const auto first_pick = static_cast<std::ptrdiff_t>(picks_.size());
   std::vector<std::size_t> order(candidates_.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
-    return is_safer(*candidates_[a].sequence, *candidates_[b].sequence);
+  std::vector<victim_candidate> views;  // what a view costs is paid once a row
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i] = i;
+    views.push_back(view_of(*candidates_[i].sequence));
+  }
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return goes_first(config_.policy.victim, views[b], views[a]);
   });
   for (const auto i : order) {
     auto& sequence = *candidates_[i].sequence;
