@@ -31,6 +31,8 @@ public:
   virtual void on_start(const scheduler_core&, const bubble_accountant&) {}
   virtual void on_launch(const step_plan&, const scheduler_core&) {}
   virtual void on_settle(const step_result&, const scheduler_core&) {}
+  /// The scheduler had nothing left to do but to wait for the device; `step` has ended the wait.
+  virtual void on_host_wait(step_id) {}
   virtual void on_outbox(const scheduler_outbox&, const scheduler_core&) {}
   /// A settled step, as it went into the trace.
   virtual void on_traced(const step_trace&) {}

@@ -101,6 +101,14 @@ void flush(pointer self) {
   }
 }
 
+/// The device has said something of `step`. Where the loop slept until then the host has waited for
+/// the device: once for each step at most, and not at all for one whose result came meanwhile.
+void note_wait(scheduler_state& state, step_id step) {
+  if (!std::exchange(state.waits_for_device, false)) return;
+  state.accountant.note_host_wait();
+  if (state.links.hooks.watch) state.links.hooks.watch->on_host_wait(step);
+}
+
 /// A step's watchdog ran out. Its rows have ended with an error; what it may touch stays parked and
 /// nothing is launched until the device has proved it finished. If it never does, the rank is lost.
 void suspect(pointer self, step_id step) {
@@ -114,6 +122,7 @@ void suspect(pointer self, step_id step) {
     .then(
       [self](step_id proven) {
         log(severity::warning, "step {} has finished after all", proven.value);
+        note_wait(self->state, proven);
         self->state.suspects.erase(proven);
         if (self->state.links.hooks.watch) self->state.links.hooks.watch->on_proven(proven);
         tell(self, self->state.links.collector, proven_atom::value, proven);
@@ -138,6 +147,7 @@ void launch(pointer self, std::shared_ptr<step_plan> plan) {
   ask(self, state.links.worker, state.links.answer_timeout, plan_ptr{std::move(plan)})
     .then(
       [self](const result_ptr& done) {
+        note_wait(self->state, done->step);
         self->state.results.push_back(done);
         turn(self);
       },
@@ -150,7 +160,6 @@ void launch(pointer self, std::shared_ptr<step_plan> plan) {
 void account(scheduler_state& state, step_trace& it) {
   auto& accountant = state.accountant;
   const auto before = accountant.totals();
-  accountant.note_host_wait();
   accountant.note_host(idle_cause::settle, it.settle_begin_ns, it.settle_end_ns);
   accountant.settle(it.device, it.rows, it.overrun_rows);
   const auto& after = accountant.totals();
@@ -235,12 +244,14 @@ void rest(scheduler_state& state) {
   if (state.rest_begin_ns < 0 && !state.core->has_unfinished())
     state.rest_begin_ns = state.links.clock->now_ns();
   answer_orders(state);
+  state.waits_for_device = state.core->in_flight() > 0 || !state.suspects.empty();
   if (state.links.hooks.watch) state.links.hooks.watch->on_sleep(*state.core);
 }
 
 /// Everything that has arrived is applied before the loop goes on: this runs behind it.
 void turn(pointer self) {
   auto& state = self->state;
+  state.waits_for_device = false;
   while (!state.busy_with) {
     const bool must_wait = state.links.hooks.yields_each_turn || has_more_messages(self);
     if (must_wait) return request_turn(self);
@@ -253,6 +264,7 @@ void turn(pointer self) {
 void take_turn(pointer self) {
   auto& state = self->state;
   state.has_turn = false;
+  state.waits_for_device = false;
   if (state.busy_with) return;
   if (has_more_messages(self) && state.postponed < most_postponed) {
     ++state.postponed;

@@ -65,6 +65,7 @@ struct scheduler_state {
   std::vector<chunk_batch::start> started;
   std::set<step_id> suspects;  ///< timed-out steps not yet proved finished
   bool is_resting = true;
+  bool waits_for_device = false;           ///< it sleeps, and steps are in flight
   bool has_turn = false;                   ///< a turn message is on its way
   std::int32_t postponed = 0;              ///< turns in a row, behind other messages
   std::optional<std::uint64_t> busy_with;  ///< host work that ends with this message

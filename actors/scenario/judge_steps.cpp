@@ -245,11 +245,13 @@ private:
   void wait(const audit_entry& entry, rank_state& rank) {
     const auto index = log_.step_index(entry.rank, entry.number);
     if (index == no_index) return;
-    const auto rows = log_.rows(log_.steps()[index]);
+    const auto& step = log_.steps()[index];
+    const auto rows = log_.rows(step);
     const bool is_gated =
       std::any_of(rows.begin(), rows.end(), [](const audit_row& row) { return row.is_gated; });
     const auto waits = ++rank.waits[entry.number];
-    if (waits > 1 && !is_gated)
+    // A step that was given up is waited for again, until the device has proved it finished.
+    if (waits > 1 && !is_gated && !step.has_failed)
       add("second_host_wait", entry, -1, "one wait for the step", fmt::format("{}", waits));
   }
 

@@ -257,10 +257,13 @@ void played_rank::on_launch(const step_plan& plan, const scheduler_core& core) {
                 plan.total_width, plan.bucket, rows);
 }
 
+void played_rank::on_host_wait(step_id step) {
+  log_.waited(now_us(), rank_, static_cast<std::int64_t>(step.value));
+}
+
 void played_rank::on_settle(const step_result& done, const scheduler_core& core) {
   log_preempted(core.gathered());
   const auto step = static_cast<std::int64_t>(done.step.value);
-  log_.waited(now_us(), rank_, step);
   launched_ns_.erase(done.step);
   names_.settled(done);
   const bool has_failed = done.code != errc::ok;

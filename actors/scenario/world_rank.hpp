@@ -63,6 +63,7 @@ public:
   void on_start(const scheduler_core& core, const bubble_accountant& accountant) override;
   void on_launch(const step_plan& plan, const scheduler_core& core) override;
   void on_settle(const step_result& done, const scheduler_core& core) override;
+  void on_host_wait(step_id step) override;
   void on_outbox(const scheduler_outbox& box, const scheduler_core& core) override;
   void on_release(const kv_release& done, const kv_pool& pool) override;
   void on_pool(const kv_pool& pool) override;
