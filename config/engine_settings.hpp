@@ -55,13 +55,13 @@ struct step_settings {
   bool prefix_cache = true;
   std::int32_t resume_stride = 1;  ///< blocks from one resume point of a prefix to the next
   std::int32_t prefix_host_blocks = 0;
-  victim_setting victim = victim_setting::youngest;
+  victim_setting victim = victim_setting::lowest_cost;
   preempt_setting preempt_output = preempt_setting::deliver;
   failure_setting on_step_failure = failure_setting::fail_rows;
   bool priority_preempts = false;
   bool stop_in_reasoning = true;
-  std::int32_t min_decode_gap = 0;   ///< decode steps between prefill steps
-  std::int32_t max_prefill_run = 0;  ///< prefill steps in a row while rows decode; 0: no bound
+  std::int32_t min_decode_gap = 4;   ///< decode steps between prefill steps
+  std::int32_t max_prefill_run = 0;  ///< prefill steps in a row while rows decode; 0: see the core
   replay_setting replay = replay_setting::off;
   std::int32_t replay_keep_tokens = 0;
   device_kind device = device_kind::automatic;

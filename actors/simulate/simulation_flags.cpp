@@ -168,7 +168,7 @@ std::vector<flag> simulation_flags() {
     value_flag("max-num-seqs", "most requests that run at a time", "N", "256"),
     value_flag("max-num-batched-tokens", "most tokens of a step", "N", "8192"),
     value_flag("victim", "who is preempted first",
-               "youngest|longest-output|lowest-cost|lowest-priority", "youngest"),
+               "youngest|longest-output|lowest-cost|lowest-priority", "lowest-cost"),
     value_flag("preempt-output", "what becomes of tokens that a preempted request has in flight",
                "deliver|drop", "deliver"),
     {.name = "prefix-cache",
@@ -180,8 +180,11 @@ std::vector<flag> simulation_flags() {
     value_flag("policy",
                "several of these rules: a victim, or victim=..., preempt-output=... and "
                "min-decode-gap=..., set apart by commas",
-               "RULE,...", "youngest"),
-    value_flag("min-decode-gap", "decode steps between prefill steps, while rows decode", "N", "0"),
+               "RULE,...", "lowest-cost"),
+    value_flag("min-decode-gap", "decode steps between prefill steps, while rows decode", "N", "4"),
+    value_flag("max-prefill-run",
+               "most prefill steps in a row while rows decode; 0: 1 with a gap, else no bound", "N",
+               "0"),
     value_flag("seed", "of everything that is drawn", "N", "1"),
     workload_flag("requests", "how many", "N", "100"),
     workload_flag("rate", "arrivals per second, Poisson; 0: all at once", "R", "0"),
@@ -203,6 +206,7 @@ result<simulation_settings> simulation_settings_of(const parsed_flags& flags) {
   DI_TRY_VOID(take_count(flags, "max-num-batched-tokens", 1, 1 << 20, out.max_num_batched_tokens));
   DI_TRY(const auto rules, with_policy(flags));
   DI_TRY_VOID(take_count(rules, "min-decode-gap", 0, most, out.policy.min_decode_gap));
+  DI_TRY_VOID(take_count(flags, "max-prefill-run", 0, most, out.policy.max_prefill_run));
   DI_TRY_VOID(take_name(rules, "victim", victims, out.policy.victim));
   DI_TRY_VOID(take_name(rules, "preempt-output", preempt_outputs, out.policy.preempt_output));
   DI_TRY_VOID(take_host_time(flags, "plan-us", out.plan_ns));
