@@ -47,7 +47,8 @@ struct prefix_entries {
 /// scheduler -> kv_allocator, at most once a turn. Asks for credit ahead of need, tied to no step
 /// or row. Answer: kv_grant, with fewer if the pool is short, taken at a later poll; the rest stays
 /// owed. The all-or-nothing rule [I09] belongs to the scheduler's plan over the credit it holds.
-/// The allocator takes `publish` and `retract` before it looks anything up, and grants last.
+/// The allocator takes `publish`, `retract` and `forget` before it looks anything up, and grants
+/// last.
 struct kv_reserve {
   rank_id rank;
   std::int32_t blocks = 0;  ///< wanted
@@ -57,6 +58,9 @@ struct kv_reserve {
   bool must_answer = false;  ///< somebody waits for the grant, also for an empty one
   prefix_entries publish{};
   std::vector<step_id> retract{};  ///< pending entries of these steps are void: the steps failed
+  /// A step that moved blocks to or from the host tier has failed: what it moved is unknown, and so
+  /// is what was moved on from there. Every name is void.
+  bool forget = false;
   std::vector<prefix_lookup> lookups{};
 };
 
@@ -85,8 +89,11 @@ struct kv_grant {
   std::vector<slot_id> slots;
   std::vector<prefix_hit> hits{};
   std::vector<block_move> moves{};
+  bool has_forgotten = false;  ///< the answer to `forget`: hits told before it are void
 
-  bool is_empty() const { return blocks.empty() && slots.empty() && hits.empty() && moves.empty(); }
+  bool is_empty() const {
+    return blocks.empty() && slots.empty() && hits.empty() && moves.empty() && !has_forgotten;
+  }
 };
 
 /// scheduler -> release_collector, at most once a step. What a finished, aborted or preempted

@@ -163,7 +163,9 @@ kv_grant kv_pool::reserve(const kv_reserve& want) {
   DI_CHECK(want.evict >= 0, "{} blocks to evict", want.evict);
   publish(want.publish);
   for (const auto step : want.retract) index_.retract(step);
+  if (want.forget) index_.flush(free_blocks_);
   kv_grant out;
+  out.has_forgotten = want.forget;
   out.hits.reserve(want.lookups.size());
   for (const auto& lookup : want.lookups) out.hits.push_back(look_up(lookup, out.moves));
   owed_blocks_ += want.blocks;

@@ -53,9 +53,9 @@ class kv_pool {
 public:
   explicit kv_pool(const kv_pool_config& config);
 
-  /// Takes `publish`, then `retract`; answers each lookup, in order; then grants what is free of
-  /// `want`, at most what is wanted. The rest is owed on top of what was owed, and up to `evict`
-  /// cached blocks are given up for it.
+  /// Takes `publish`, `retract`, `forget`, in this order; answers each lookup in order; then grants
+  /// what is free of `want`, at most what is wanted. The rest is owed on top of what was owed, and
+  /// up to `evict` cached blocks are given up for it.
   [[nodiscard]] kv_grant reserve(const kv_reserve& want);
 
   /// Takes back one reference of each; what thereby becomes free first pays what is owed. The grant

@@ -40,6 +40,7 @@ void scheduler_core::commit(step_plan& out) {
   out.total_width = total_width(out);
   if (out.kind == step_kind::decode)
     out.bucket = bucket_for(config_.graph_buckets, out.total_width);
+  record.has_moves = !moves_.empty();
   std::swap(out.moves, moves_);
   record.tokens = out.kind == step_kind::decode ? out.total_width : 0;
   ++launched_;

@@ -100,7 +100,8 @@ struct scheduler_outbox {
   bool has_leases() const { return leases_due; }
   bool has_want() const {
     return want.must_answer || want.blocks > 0 || want.slots > 0 || want.evict > 0 ||
-           !want.lookups.empty() || !want.publish.blocks.empty() || !want.retract.empty();
+           !want.lookups.empty() || !want.publish.blocks.empty() || !want.retract.empty() ||
+           want.forget;
   }
 };
 

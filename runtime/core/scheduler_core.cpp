@@ -37,7 +37,7 @@ void clear(scheduler_outbox& box) {
   box.chunks.chunks.clear();
   box.leases.entries.clear();
   box.want.blocks = box.want.slots = box.want.evict = 0;
-  box.want.must_answer = false;
+  box.want.must_answer = box.want.forget = false;
   box.want.publish.clear();
   box.want.retract.clear();
   box.want.lookups.clear();
@@ -201,7 +201,13 @@ void scheduler_core::grant(const kv_grant& granted) {
   credit_slots_.insert(credit_slots_.end(), granted.slots.begin(), granted.slots.end());
   owed_blocks_ -= std::min(owed_blocks_, static_cast<std::int64_t>(granted.blocks.size()));
   owed_slots_ -= std::min(owed_slots_, static_cast<std::int64_t>(granted.slots.size()));
-  moves_.insert(moves_.end(), granted.moves.begin(), granted.moves.end());
+  if (granted.has_forgotten) --forgets_due_;
+  // What the allocator said before it forgot is void, also what it wanted to be moved.
+  if (!is_forgetting()) {
+    moves_.insert(moves_.end(), granted.moves.begin(), granted.moves.end());
+    for (const auto& move : granted.moves)
+      if (!move.to_host) restored_.push_back({move.block, {launched_ + 1}});
+  }
   for (const auto& hit : granted.hits) take_hit(hit);
 }
 
@@ -265,6 +271,7 @@ void scheduler_core::take_outbox(scheduler_outbox& out) {
   outbox_.chunks.step = outbox_.leases.settled = {settled_};
   want_credit(outbox_.want);
   want_lookups(outbox_.want);
+  forgets_due_ += outbox_.want.forget;
   owed_blocks_ += outbox_.want.blocks;
   owed_slots_ += outbox_.want.slots;
   shortfall_ = 0;  // it has been named
@@ -324,6 +331,9 @@ std::vector<sequence_request> scheduler_core::fail_all_started(errc code,
   credit_slots_.clear();
   owed_blocks_ = owed_slots_ = shortfall_ = claimed_ = 0;
   moves_.clear();
+  restored_.clear();
+  forgets_due_ = 0;
+  outbox_.want.forget = false;
   settled_ = launched_;
   for (auto& record : records_) record.rows.clear();
   parked_fence_ = 0;

@@ -129,6 +129,7 @@ private:
     std::vector<std::uint8_t> gated;
     std::vector<std::int32_t> masks;  ///< that each row would need: its width, 1 for a chunk
     bool is_gate_closed = false;
+    bool has_moves = false;   ///< to or from the host tier
     std::int32_t tokens = 0;  ///< query tokens of a decode step, else 0
   };
   struct row_pick {
@@ -211,7 +212,7 @@ private:
   void fail_row(sequence_state& sequence, const step_result& result, std::uint32_t epoch);
   void deliver_no_more(sequence_state& sequence);
   void compute_again(sequence_state& sequence);
-  void fail_dependents(step_id failed);
+  void fail_dependents(step_id failed, bool has_moves);
   void settle_ended_row(sequence_state& sequence, std::int64_t tokens);
   void return_surplus(sequence_state& sequence);
   void end_with_error(sequence_state& sequence, errc code, std::string message,
@@ -224,6 +225,7 @@ private:
   void key_blocks(sequence_state& sequence, std::int64_t blocks);
   void take_hit(const prefix_hit& hit);
   void forget_hit(sequence_state& sequence);
+  bool is_forgetting() const { return outbox_.want.forget || forgets_due_ > 0; }
 
   // scheduler_gate.cpp
   bool poll_grammar(sequence_state& sequence);
@@ -275,7 +277,13 @@ private:
   bool lacks_room_ = false;        ///< somebody lacked blocks in the last plan
   bool has_made_room_ = false;     ///< the last plan, having nothing to launch
   std::vector<block_move> moves_;  ///< for the next step
-  std::uint64_t index_stamp_ = 0;  ///< grows with everything the prefix index learns
+  struct restored_block {
+    block_id block;
+    step_id step;
+  };
+  std::vector<restored_block> restored_;  ///< from the host tier, by steps that have not settled
+  std::int32_t forgets_due_ = 0;          ///< sent and not answered
+  std::uint64_t index_stamp_ = 0;         ///< grows with everything the prefix index learns
 
   struct void_steps {
     step_id first, last;  ///< 0: none

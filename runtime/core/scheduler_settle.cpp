@@ -86,7 +86,8 @@ void scheduler_core::settle(const step_result& result) {
   if (!failed && record.tokens > 0) observe_times(result, record);
   record.rows.clear();
   record.is_gate_closed = false;
-  if (has_void_names) fail_dependents(result.step);
+  if (has_void_names) fail_dependents(result.step, failed && record.has_moves);
+  std::erase_if(restored_, [&](const auto& it) { return it.step <= result.step; });
 }
 
 void scheduler_core::observe_times(const step_result& result, const launched_step& record) {
@@ -270,11 +271,17 @@ void scheduler_core::compute_again(sequence_state& sequence) {
 // Who was to read blocks that the failed step, or a failed row of it, should have written has
 // nothing to stand on. Rows that have settled well are confirmed in the same message and keep their
 // names. Steps launched behind it may have read them before: what those were to write is as void,
-// and who waits for it starts again.
-void scheduler_core::fail_dependents(step_id failed) {
+// and who waits for it starts again. What a failed step moved between device and host tier is
+// unknown, and may have been moved on, or be about to be: failures are too rare to follow it, so
+// all names go.
+void scheduler_core::fail_dependents(step_id failed, bool has_moves) {
   if (!config_.prefix_cache) return;
-  const step_id last{launched_};
-  for (auto step = failed.value; step <= last.value; ++step) {
+  const step_id last{has_moves ? launched_ + 1 : launched_};
+  if (has_moves) {
+    outbox_.want.forget = true;
+    moves_.clear();
+  }
+  for (auto step = failed.value; step <= launched_; ++step) {
     if (mutant(19)) break;                            // a failed step keeps its names
     if (mutant(25) && step > failed.value) continue;  // those behind it keep theirs
     outbox_.want.retract.push_back({step});

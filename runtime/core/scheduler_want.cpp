@@ -130,10 +130,17 @@ void scheduler_core::take_hit(const prefix_hit& hit) {
   const bool is_wanted =
     found != sequences_.end() && found->second->phase == sequence_phase::queued &&
     found->second->lookup == lookup_state::asked && found->second->ledger.epoch() == hit.epoch;
+  auto first = hit.pending_first, last = hit.pending_last;
+  for (const auto& it : restored_) {
+    if (std::find(hit.blocks.begin(), hit.blocks.end(), it.block) == hit.blocks.end()) continue;
+    first = first.value == 0 ? it.step : std::min(first, it.step);
+    last = std::max(last, it.step);
+  }
   // An answer may have crossed the failure of a step that was to write the blocks.
-  const bool is_void = std::any_of(failed_.begin(), failed_.end(), [&](const auto& it) {
-    return it.first.value > 0 && hit.pending_first <= it.last && it.first <= hit.pending_last;
-  });
+  const bool is_void =
+    is_forgetting() || std::any_of(failed_.begin(), failed_.end(), [&](const auto& it) {
+      return it.first.value > 0 && first <= it.last && it.first <= last;
+    });
   auto kept = is_wanted && (!is_void || mutant(26)) ? std::ssize(hit.blocks) : 0;
   if (is_wanted) {
     auto& sequence = *found->second;
@@ -148,8 +155,8 @@ void scheduler_core::take_hit(const prefix_hit& hit) {
       sequence.ledger.begin_at(known * config_.block_size);
       sequence.ledger.grow_capacity(kept * config_.block_size);
       sequence.published.pending = sequence.published.settled = kept;
-      sequence.waits_first = hit.pending_first;
-      sequence.waits_last = hit.pending_last;
+      sequence.waits_first = first;
+      sequence.waits_last = last;
     }
   }
   if (kept == std::ssize(hit.blocks)) return;

@@ -1,8 +1,9 @@
 /// Random scenarios for the product's actors, and what playing them has met.
 ///
 /// A world is a function of its seed alone: engine, drafts, device, faults, requests and a script
-/// of aborts, preemptions and changes of depth; 150 requests, of which eight or more want to run at
-/// a time. In half of the worlds they want more blocks than the pool has. Errors: none.
+/// of aborts, preemptions, pauses, flushes and changed settings; 150 requests, of which eight or
+/// more want to run at a time. In half of the worlds they want more blocks than the pool has.
+/// Errors: none.
 #pragma once
 
 #include <cstdint>

@@ -157,6 +157,8 @@ kv_grant naive_pool::reserve(const kv_reserve& want) {
   }
   for (const auto step : want.retract)
     std::erase_if(names_, [&](const auto& it) { return it.second.pending == step.value; });
+  if (want.forget) forget_all();
+  out.has_forgotten = want.forget;
   for (const auto& lookup : want.lookups) look_up(lookup, out);
   owed_blocks_ += want.blocks;
   owed_slots_ += want.slots;
@@ -186,12 +188,16 @@ kv_grant naive_pool::release(const kv_release& done) {
   return out;
 }
 
-kv_grant naive_pool::flush() {
+void naive_pool::forget_all() {
   names_.clear();
   free_.insert(free_.end(), cached_.begin(), cached_.end());
   cached_.clear();
   spilled_.clear();
   free_places_ = counting_down(config_.host_blocks);
+}
+
+kv_grant naive_pool::flush() {
+  forget_all();
   kv_grant out;
   pay(out);
   return out;

@@ -45,6 +45,7 @@ private:
 
   const name* name_of_block(std::int32_t block) const;
   void forget_block(std::int32_t block);
+  void forget_all();
   void publish(std::int32_t block, key at, std::vector<token_id> ids, std::uint64_t pending);
   void look_up(const prefix_lookup& lookup, kv_grant& out);
   void evict(kv_grant& out, std::int32_t kept_place = -1);

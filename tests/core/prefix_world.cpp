@@ -95,6 +95,7 @@ void prefix_world::lose(std::uint64_t step) {
   std::vector<std::uint64_t> failed{step};
   for (std::size_t i = 0; i < failed.size(); ++i) {
     want_.retract.push_back({failed[i]});
+    want_.forget = want_.forget || step % 4 == 0;  // as if it had moved blocks
     for (auto& it : sequences_) {
       const auto bad = std::ranges::find_if(it.blocks, [&](block_id block) {
         const auto by = written_by_.find(block.value);
@@ -103,8 +104,8 @@ void prefix_world::lose(std::uint64_t step) {
       if (bad == it.blocks.end()) continue;
       it.is_lost = true;
       for (auto block = bad; block != it.blocks.end(); ++block) {
+        if (is_settled(*block)) continue;  // another sequence wrote it, behind blocks of its own
         blocks_[block->value].clear();
-        if (is_settled(*block)) continue;
         const auto by = written_by_.at(block->value);
         if (std::ranges::find(failed, by) == failed.end()) failed.push_back(by);
       }

@@ -51,16 +51,17 @@ std::string_view letter_texts::bytes(token_id token) const {
   return letters().at(static_cast<std::size_t>(token));
 }
 
-rank_world::rank_world(scheduler_config config, std::uint64_t model_seed)
+rank_world::rank_world(scheduler_config config, std::uint64_t model_seed, std::int32_t host_blocks)
   : config_(config),
     seed_(model_seed),
     core_(config, {.texts = &texts_}),
     pool_({.rank = config.rank,
            .num_kv_blocks = config.num_kv_blocks,
            .state_slots = config.state_slots,
-           .block_size = config.block_size}),
+           .block_size = config.block_size,
+           .host_blocks = host_blocks}),
     collector_(config.rank) {
-  cells_.resize(static_cast<std::size_t>(config.num_kv_blocks) *
+  cells_.resize(static_cast<std::size_t>(config.num_kv_blocks + host_blocks) *
                 static_cast<std::size_t>(config.block_size));
   slots_.resize(static_cast<std::size_t>(config.state_slots));
   newest_.clear();
@@ -208,6 +209,11 @@ void rank_world::complete(errc code) {
   if (code != errc::ok) {  // it may have written everything, but nobody may count on it
     result.clear();
     for (const auto index : written_) cells_[index].is_void = true;
+    for (const auto& move : step.plan.moves)
+      note_unknown(static_cast<std::size_t>(move.to_host ? config_.num_kv_blocks + move.host
+                                                         : move.block.value),
+                   launched_);
+    moves_failed += std::ssize(step.plan.moves);
   }
   result.step = step.plan.step;
   result.code = code;

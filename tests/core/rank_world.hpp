@@ -12,6 +12,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,7 +80,8 @@ struct expected_output {
 
 class rank_world {
 public:
-  explicit rank_world(scheduler_config config, std::uint64_t model_seed = 1);
+  explicit rank_world(scheduler_config config, std::uint64_t model_seed = 1,
+                      std::int32_t host_blocks = 0);
 
   /// Requests from now on share the first ids of their prompts.
   void share_prompts(std::int32_t ids) { shared_ids_ = ids; }
@@ -126,12 +128,15 @@ public:
   std::int64_t peak_reserve = 0;  ///< tokens, most of C + sum of widths + w at a launch
   std::int64_t written_end = 0;   ///< highest written position + 1
   std::int64_t peak_blocks = 0;   ///< of one table
+  std::int64_t moves_run = 0, moves_failed = 0;
 
 private:
   struct cell {
     std::int64_t position = -1;
     std::uint64_t chain = 0;
     bool is_void = false;  ///< a failed step was to write it, or what it stands on
+
+    friend bool operator==(const cell&, const cell&) = default;
   };
   struct device_slot {
     seq_id sequence;
@@ -157,6 +162,9 @@ private:
   void check_row(const step_plan& plan, std::size_t row);
   void check_blocks(const step_plan& plan, std::size_t row);
   void run(const launched& step, step_result& result);
+  std::span<cell> home_cells(std::size_t home);
+  void run_moves(const step_plan& plan);
+  void note_unknown(std::size_t home, std::uint64_t since);
   std::vector<token_id> run_row(const step_plan& plan, std::size_t row, device_slot& slot,
                                 row_error& error);
   bool choose(request_view& view, device_slot& slot, std::int64_t position,
@@ -195,9 +203,15 @@ private:
   std::uint64_t settled_ = 0;
   std::map<std::uint64_t, std::vector<block_id>> host_tables_;
 
-  std::vector<cell> cells_;
+  std::vector<cell> cells_;           ///< of blocks, then of the places of the host tier
   std::vector<std::size_t> written_;  ///< cells, by the newest step that ran
   std::vector<bool> on_void_;         ///< its rows that read what a failed step was to write
+  struct unknown_home {
+    std::size_t home;
+    std::uint64_t since;    ///< newest step that may have read it in good faith
+    std::vector<cell> was;  ///< whoever has written there since knows what is there
+  };
+  std::vector<unknown_home> unknown_;  ///< what failed steps moved
   std::vector<device_slot> slots_;
   struct sampled_row {
     token_id last = -1;

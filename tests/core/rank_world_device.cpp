@@ -150,8 +150,40 @@ std::vector<token_id> rank_world::run_row(const step_plan& plan, std::size_t row
   return given;
 }
 
+std::span<rank_world::cell> rank_world::home_cells(std::size_t home) {
+  const auto size = static_cast<std::size_t>(config_.block_size);
+  return std::span(cells_).subspan(home * size, size);
+}
+
+void rank_world::note_unknown(std::size_t home, std::uint64_t since) {
+  const auto cells = home_cells(home);
+  unknown_.push_back({home, since, {cells.begin(), cells.end()}});
+}
+
+// A step's moves may have been done though it failed, so what it moved stays readable for the steps
+// that were launched before that was known; none behind them may rely on it, nor on copies of it.
+void rank_world::run_moves(const step_plan& plan) {
+  std::erase_if(unknown_, [&](const unknown_home& it) {
+    const auto cells = home_cells(it.home);
+    if (!std::ranges::equal(cells, it.was)) return true;
+    if (plan.step.value <= it.since) return false;
+    std::ranges::fill(cells, cell{-9, 0xBAD});
+    return true;
+  });
+  for (const auto& move : plan.moves) {
+    const auto block = static_cast<std::size_t>(move.block.value);
+    const auto place = static_cast<std::size_t>(config_.num_kv_blocks + move.host);
+    const auto from = move.to_host ? block : place, to = move.to_host ? place : block;
+    std::ranges::copy(home_cells(from), home_cells(to).begin());
+    ++moves_run;
+    const auto known = std::ranges::find(unknown_, from, &unknown_home::home);
+    if (known != unknown_.end()) note_unknown(to, known->since);
+  }
+}
+
 void rank_world::run(const launched& step, step_result& result) {
   const auto& plan = step.plan;
+  run_moves(plan);
   for (const auto& start : plan.starts) {
     auto& slot = slots_.at(static_cast<std::size_t>(start.slot.value));
     slot = {};

@@ -147,3 +147,52 @@ TEST_CASE("the names that a failed step gave are taken back, and those of every 
   core.take_outbox(box);
   CHECK(box.want.retract == std::vector<step_id>{{1}, {2}, {3}});
 }
+
+TEST_CASE("what a failed step moved between device and host tier is never hit again [I48][I50]") {
+  auto config = small_config();
+  config.num_kv_blocks = 8;
+  config.prefix_cache = true;
+  config.policy.on_step_failure = failure_rule::retry;
+  rank_world world(config, 1, 4);
+  const auto launch = [&world] {
+    for (int turn = 0; turn < 5; ++turn) {
+      world.deliver_all();
+      if (world.launch()) return;
+    }
+  };
+  world.share_prompts(8);
+  world.submit(9, tokens(1));
+  REQUIRE(world.finish());
+  CHECK(world.pool().cached_blocks() == 2);
+  world.share_prompts(0);
+  const auto large = world.submit(27, tokens(1));
+  launch();
+  REQUIRE(world.newest_plan().moves.size() == 1);
+  REQUIRE(world.newest_plan().moves[0].to_host);
+  CHECK(world.pool().host_entries() == 1);
+  SUBCASE("on its way to the host") {
+    world.complete(errc::device_failed);
+    world.deliver_all();
+  }
+  SUBCASE("on its way back: who began behind it begins again") {
+    world.abort(large);
+    world.complete();
+    world.share_prompts(8);
+    const auto b = world.submit(9, tokens(6));
+    launch();
+    REQUIRE(world.newest_plan().moves.size() == 1);
+    REQUIRE(!world.newest_plan().moves[0].to_host);
+    REQUIRE(world.newest_plan().sequences == std::vector<seq_id>{b});
+    world.complete(errc::device_failed);
+    world.deliver_all();
+    CHECK(world.view(b).got.empty());
+  }
+  CHECK(world.pool().host_entries() == 0);
+  CHECK(world.pool().cached_blocks() == 0);
+  world.share_prompts(8);
+  world.submit(9, tokens(6));
+  CHECK(world.finish());
+  world.check_end();
+  CHECK(world.moves_failed == 1);
+  CHECK(world.first_fault() == "");
+}

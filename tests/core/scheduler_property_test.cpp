@@ -123,6 +123,7 @@ void random_event(rank_world& world, draws& draw, const world_kind& kind,
 struct coverage {
   std::uint64_t steps = 0, tokens = 0, overrun_rows = 0, failed_steps = 0, late = 0;
   std::uint64_t preemptions = 0, hits = 0, accepted = 0;
+  std::int64_t moves = 0, moves_failed = 0, host_hits = 0;
   std::uint64_t aborted = 0, stopped = 0, by_string = 0, by_length = 0, refused = 0;
   std::uint64_t failed_rows = 0;
 
@@ -136,6 +137,9 @@ struct coverage {
     preemptions += s.preemptions;
     hits += s.cached_tokens;
     accepted += s.accepted_tokens;
+    moves += world.moves_run;
+    moves_failed += world.moves_failed;
+    host_hits += world.pool().counters().host_hits;
     for (const auto& [id, view] : world.views()) {
       const auto reason = view.finish.reason;
       aborted += view.was_aborted && !view.got.empty();
@@ -151,7 +155,8 @@ struct coverage {
 std::string run_random(std::uint64_t seed, const world_kind& kind, coverage& seen) {
   draws draw(seed);
   const auto config = random_config(draw);
-  rank_world world(config, seed);
+  const auto host_blocks = config.prefix_cache && draw.one_in(2) ? 1 + draw.below(12) : 0;
+  rank_world world(config, seed, host_blocks);
   world.share_prompts(draw.one_in(2) ? 1 + draw.below(30) : 0);
   for (std::int32_t i = 0; i < 250; ++i) {
     random_event(world, draw, kind, config);
@@ -193,6 +198,9 @@ TEST_CASE("random worlds keep every book and give every token once, in order, as
   CHECK(seen.by_length > 5000);
   CHECK(seen.refused > 1000);
   CHECK(seen.failed_rows > 500);
+  CHECK(seen.moves > 1000);
+  CHECK(seen.moves_failed > 0);
+  CHECK(seen.host_hits > 0);
 }
 
 TEST_CASE("undisturbed worlds end every request with all its tokens [I35][I38][I40][I41]") {
