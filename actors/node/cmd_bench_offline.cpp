@@ -78,7 +78,9 @@ result<measured> measure(const cli_context& context, const effective_config& con
   measured out;
   {
     step_meters meters;
-    DI_TRY(const auto engine, node::load(config.settings, path, {}, &meters.for_device()));
+    auto settings_whole = config.settings;
+    settings_whole.engine.min_decode_gap = 0;  // a batch starts whole, in however many steps
+    DI_TRY(const auto engine, node::load(settings_whole, path, {}, &meters.for_device()));
     offline_bench bench(*engine, meters, settings);
     out.facts = engine->facts();
     DI_TRY(out.steps, bench.run([&progress](std::string_view what) { progress.show(what); }));

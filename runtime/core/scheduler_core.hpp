@@ -212,6 +212,7 @@ private:
   void fail_row(sequence_state& sequence, const step_result& result, std::uint32_t epoch);
   void deliver_no_more(sequence_state& sequence);
   void compute_again(sequence_state& sequence);
+  bool is_looked_up(sequence_state& sequence) const;
   void fail_dependents(step_id failed, bool has_moves);
   void settle_ended_row(sequence_state& sequence, std::int64_t tokens);
   void return_surplus(sequence_state& sequence);

@@ -52,6 +52,15 @@ void scheduler_core::want_credit(kv_reserve& want) const {
   want.slots = static_cast<std::int32_t>(std::max<std::int64_t>(0, slots - held_slots));
 }
 
+// Without a whole block before its last id there is nothing to ask, and nobody whose answer would
+// wake the scheduler for it.
+bool scheduler_core::is_looked_up(sequence_state& sequence) const {
+  if (!config_.prefix_cache) return true;
+  const bool has_none = sequence.ledger.known() <= config_.block_size;
+  if (has_none && sequence.lookup == lookup_state::none) sequence.lookup = lookup_state::answered;
+  return sequence.lookup == lookup_state::answered;
+}
+
 // Those who could start soon ask once; the head asks again when the index has learned something
 // since. While somebody lacks room nobody is given cached blocks to keep.
 void scheduler_core::want_lookups(kv_reserve& want) {
@@ -65,11 +74,9 @@ void scheduler_core::want_lookups(kv_reserve& want) {
     is_head = false;
     if (sequence->lookup != lookup_state::none && !may_gain) continue;
     sequence->lookup_stamp = index_stamp_;
+    if (is_looked_up(*sequence) && !may_gain) continue;
     const auto most = (sequence->ledger.known() - 1) / config_.block_size;
-    if (most == 0) {
-      sequence->lookup = lookup_state::answered;
-      continue;
-    }
+    if (most == 0) continue;
     sequence->lookup = lookup_state::asked;
     key_blocks(*sequence, most);
     auto& asked = want.lookups.emplace_back();

@@ -60,16 +60,19 @@ private:
 
 /// What the gate was asked and has not answered; what the worker has answered.
 struct desk {
-  std::deque<std::pair<step_id, caf::response_promise>> steps;
+  std::deque<std::pair<step_id, caf::typed_response_promise<step_done>>> steps;
   std::vector<result_ptr> results;
 };
 
-caf::behavior played_gate(caf::event_based_actor* self, desk* on) {
+device_gate_actor::behavior_type played_gate(device_gate_actor::pointer self, desk* on) {
   return {
     [self, on](submit_step& asked) {
-      on->steps.emplace_back(asked.work->step(), self->make_response_promise());
+      on->steps.emplace_back(asked.work->step(), self->make_response_promise<step_done>());
       return on->steps.back().second;
     },
+    [](fired_atom, ticket, const device_status&, const phase_times&) {},
+    [](recover_atom, step_id) { return step_done{}; },
+    [](gate_atom, step_id) {},
     [on](wake_atom) {  // the test's word: the oldest has ended
       auto it = std::move(on->steps.front());
       on->steps.pop_front();
@@ -93,9 +96,14 @@ public:
   explicit played_worker(std::int32_t depth) : runner_(std::make_shared<played_runner>(depth)) {
     auto& system = actors_.system();
     gate_ = system.spawn(played_gate, &desk_);
-    const auto it = system.spawn(worker, worker_links{caf::actor_cast<device_gate_actor>(gate_),
-                                                      runner_, std::chrono::seconds(1)});
-    boss_ = system.spawn(boss, it, &desk_);
+    worker_ = system.spawn(worker, worker_links{gate_, runner_, std::chrono::seconds(1)});
+    boss_ = system.spawn(boss, worker_, &desk_);
+  }
+  ~played_worker() {
+    caf::anon_send_exit(boss_, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(gate_, caf::exit_reason::user_shutdown);
+    actors_.run_all();
   }
 
   std::weak_ptr<const step_plan> launch(std::uint64_t step) {
@@ -119,7 +127,9 @@ private:
   std::shared_ptr<played_runner> runner_;
   desk desk_;
   virtual_actors actors_{0};
-  caf::actor gate_, boss_;
+  device_gate_actor gate_;
+  worker_actor worker_;
+  caf::actor boss_;
 };
 
 }  // namespace

@@ -196,3 +196,19 @@ TEST_CASE("what a failed step moved between device and host tier is never hit ag
   CHECK(world.moves_failed == 1);
   CHECK(world.first_fault() == "");
 }
+
+TEST_CASE("a prompt without a whole block asks nobody, so it waits for no answer either [I73]") {
+  letter_texts texts;
+  scheduler_core core(with_cache(), {.texts = &texts});
+  kv_grant credit;
+  credit.blocks = {{0}, {1}, {2}, {3}};
+  credit.slots = {{0}, {1}};
+  core.grant(credit);
+  core.submit({{1},
+               std::make_shared<const std::vector<token_id>>(with_cache().block_size, 9),
+               std::make_shared<const sampling_params>(tokens(4)),
+               0},
+              0);
+  step_plan plan;
+  CHECK(core.plan(plan));
+}

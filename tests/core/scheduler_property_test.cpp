@@ -34,6 +34,8 @@ struct world_kind {
   bool late_messages = true;
   bool depth_changes = true;
   bool preempts = true;
+  bool is_tight =
+    false;  ///< few blocks and a host tier: cached prefixes move
 };
 
 scheduler_config random_config(draws& draw) {
@@ -98,7 +100,8 @@ void random_event(rank_world& world, draws& draw, const world_kind& kind,
   case 4:
   case 5:
     if (world.core().in_flight() > 0)
-      world.complete(kind.failures && draw.one_in(25) ? errc::device_failed : errc::ok);
+      world.complete(kind.failures && draw.one_in(kind.is_tight ? 8 : 25) ? errc::device_failed
+                                                                          : errc::ok);
     return;
   case 6:
     if (kind.aborts && draw.one_in(3))
@@ -154,10 +157,14 @@ struct coverage {
 
 std::string run_random(std::uint64_t seed, const world_kind& kind, coverage& seen) {
   draws draw(seed);
-  const auto config = random_config(draw);
-  const auto host_blocks = config.prefix_cache && draw.one_in(2) ? 1 + draw.below(12) : 0;
-  rank_world world(config, seed, host_blocks);
-  world.share_prompts(draw.one_in(2) ? 1 + draw.below(30) : 0);
+  auto config = random_config(draw);
+  if (kind.is_tight) {
+    config.prefix_cache = true;
+    config.num_kv_blocks = config.max_model_len / config.block_size + 1 + draw.below(6);
+  }
+  const bool has_host = config.prefix_cache && (kind.is_tight || draw.one_in(2));
+  rank_world world(config, seed, has_host ? 1 + draw.below(12) : 0);
+  world.share_prompts(kind.is_tight || draw.one_in(2) ? 1 + draw.below(30) : 0);
   for (std::int32_t i = 0; i < 250; ++i) {
     random_event(world, draw, kind, config);
     if (!world.faults().empty()) return world.first_fault();
@@ -199,8 +206,16 @@ TEST_CASE("random worlds keep every book and give every token once, in order, as
   CHECK(seen.refused > 1000);
   CHECK(seen.failed_rows > 500);
   CHECK(seen.moves > 1000);
-  CHECK(seen.moves_failed > 0);
-  CHECK(seen.host_hits > 0);
+}
+
+TEST_CASE("worlds of few blocks and a host tier hit what was moved, and never what a failed step "
+          "moved [I48][I50]") {
+  const auto seen = sweep(300001, 6000, {.is_tight = true});
+  CHECK(seen.moves > 3000);
+  CHECK(seen.moves_failed > 40);
+  CHECK(seen.host_hits > 300);
+  MESSAGE(seen.moves << " moves, " << seen.moves_failed << " of failed steps, " << seen.host_hits
+                     << " blocks back from the host tier");
 }
 
 TEST_CASE("undisturbed worlds end every request with all its tokens [I35][I38][I40][I41]") {

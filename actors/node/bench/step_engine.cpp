@@ -121,6 +121,7 @@ result<std::unique_ptr<step_engine>> step_engine::make(const loaded_model& model
   engine.engine.max_num_seqs = sizes.rows_max;
   engine.engine.chunk_size = 0;
   engine.engine.mixed_steps = false;
+  engine.engine.min_decode_gap = 0;  // a batch starts whole, in however many steps
   engine.observability.trace_buffer_steps = 2 * sizes.tokens_max;
   DI_TRY(const auto host_core, core_choice::make(cores[0]));
   node_facts about;
