@@ -15,7 +15,7 @@ result<latency_settings> read_settings(const parsed_flags& flags) {
   constexpr std::int64_t most = 1 << 20;
   latency_settings out;
   out.text = flags.text("text").value_or(usual_text);
-  DI_TRY(const auto tokens, flags.integer("tokens", 8, most));
+  DI_TRY(const auto tokens, flags.integer("tokens", 32, most));
   DI_TRY(const auto prompt, flags.integer("prompt", 1, most));
   DI_TRY(const auto repeats, flags.integer("repeats", 1, 1'000));
   out.tokens = static_cast<std::int32_t>(tokens.value_or(128));
@@ -74,7 +74,7 @@ command bench_latency_command() {
           .summary =
             "one request alone: tokens a second with drafts, first token with a prefix hit",
           .flags = {value("text", "what is continued, with drafts and without", "TEXT", usual_text),
-                    value("tokens", "outputs of it", "N", "128"),
+                    value("tokens", "outputs of it, 32 or more", "N", "128"),
                     value("prompt", "random ids whose first token is awaited", "N", "512"),
                     value("repeats", "turns", "N", "5"),
                     {.name = "drafts",

@@ -181,6 +181,20 @@ std::string failure_text(const scenario& of, const run_name& run,
   return out + "repeat: " + repeat_command(of, run) + "\n";
 }
 
+std::string summary_text(std::span<const file_report> reports) {
+  const auto count = [reports](file_status status) {
+    return std::count_if(reports.begin(), reports.end(),
+                         [status](const file_report& it) { return it.status == status; });
+  };
+  auto out = fmt::format("{} passed, {} skipped, {} failed", count(file_status::passed),
+                         count(file_status::skipped), count(file_status::failed));
+  if (const auto invalid = count(file_status::invalid); invalid > 0)
+    out += fmt::format(", {} invalid", invalid);
+  if (const auto late = count(file_status::out_of_time); late > 0)
+    out += fmt::format(", {} not played in time", late);
+  return out;
+}
+
 std::string text_of(const file_report& it) {
   switch (it.status) {
   case file_status::skipped: return fmt::format("skip {} {}\n", it.name, it.reason);

@@ -58,6 +58,9 @@ struct file_report {
 /// below it.
 std::string text_of(const file_report& it);
 
+/// "102 passed, 48 skipped, 0 failed".
+std::string summary_text(std::span<const file_report> reports);
+
 /// A `testsuite` per file, a `testcase` per case.
 std::string junit_xml(std::span<const file_report> reports);
 

@@ -289,11 +289,12 @@ result<std::vector<std::pair<std::string, parsed_flags>>> compared_runs(const pa
 
 json::object settings_object(const parsed_flags& flags) {
   json::object out;
+  const auto rules = with_policy(flags).value_or(flags);
   for (const auto& it : simulation_flags()) {
     const bool is_switch = it.value_name.empty();
     const auto switched = it.name == "prefix-cache" ? "true" : "false";  // unless it is given
     const auto usual = is_switch ? std::string(switched) : it.default_text;
-    out[it.name] = flags.text(it.name).value_or(usual);
+    out[it.name] = rules.text(it.name).value_or(usual);
   }
   return out;
 }

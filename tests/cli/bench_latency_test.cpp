@@ -27,7 +27,7 @@ double median_of(const json::object& it, const char* key) {
 }  // namespace
 
 TEST_CASE("bench latency tells what drafts gain against what their parts promise, all measured") {
-  const auto out = json_of({"bench", "latency", "--tokens", "24", "--prompt", "40", "--repeats",
+  const auto out = json_of({"bench", "latency", "--tokens", "32", "--prompt", "40", "--repeats",
                             "2", "--num-drafts", "3", "--block-size", "16", "--json"});
   check_head(out, "bench latency");
   CHECK(out.at("settings").as_object().at("drafts").to_number<int>() == 3);
@@ -71,9 +71,10 @@ TEST_CASE(
 }
 
 TEST_CASE("the table of bench latency fits 100 columns, and what can't be is refused and named") {
-  check_columns({"bench", "latency", "--tokens", "8", "--repeats", "1", "--prompt", "20", "--text",
+  check_columns({"bench", "latency", "--tokens", "32", "--repeats", "1", "--prompt", "20", "--text",
                  "A text that is a good deal longer than what fits into a line of the table"});
-  check_refused({"bench", "latency", "--tokens", "1"}, "tokens");
+  check_refused({"bench", "latency", "--tokens", "31"}, "tokens");
+  check_refused({"bench", "latency", "--tokens", "3000"}, "--tokens");
   check_refused({"bench", "latency", "--repeats", "0"}, "repeats");
   check_refused({"bench", "latency", "--prompt", "x"}, "prompt");
   check_refused({"bench", "latency", "--prompt", "1000000"}, "--prompt");

@@ -94,6 +94,8 @@ TEST_CASE("run refuses what it cannot pick or read, and says what") {
   }
   const auto other = file_in(folder, "plain", submit);
   const auto both = run_binary({"run", file, other, "--case", "depth=1"});
+  CHECK(holds(both.err, " passed, "));
+  CHECK(holds(both.err, " skipped, 0 failed"));
   CHECK(both.code == 0);  // one of them has it
   CHECK(holds(both.out, "skip plain has no case depth=1"));
 

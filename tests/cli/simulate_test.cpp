@@ -149,6 +149,13 @@ TEST_CASE("simulate --policy stands for the flags of its rules, and its cache is
   CHECK(run_of(one.out) == run_of(all.out));
   CHECK(run_of(one.out).at("preemptions").to_number<int>() > 0);
   CHECK(run_binary(with(small, {"--compare", "policy=youngest,longest-output"})).code == 0);
+  const auto told = run_binary(with(small, {"--policy", "youngest,min-decode-gap=2", "--json"}));
+  REQUIRE(told.code == 0);
+  const auto parsed = parse_json(told.out).value();
+  const auto& settings = parsed.at("runs").at(0).at("settings").as_object();
+  CHECK(settings.at("victim").as_string() == "youngest");
+  CHECK(settings.at("min-decode-gap").as_string() == "2");
+  CHECK(settings.at("preempt-output").as_string() == "deliver");
   const std::vector<std::string> shared{"--shared-prefix", "128:1", "--rate", "10", "--json"};
   const auto usual = run_binary(with({"simulate", "--requests", "4", "--prompt", "200"}, shared));
   CHECK(run_of(usual.out).at("prefix_hit_rate").to_number<double>() > 0);

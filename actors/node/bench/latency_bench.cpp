@@ -71,6 +71,11 @@ public:
     engine.engine.prefix_cache = false;  // each turn computes the same
     engine.engine.num_drafts = 0;
     DI_TRY(out.plain_, node::load(engine, path));
+    const auto most = out.plain_->facts().max_model_len;
+    if (const auto length = settings.tokens + context + 1; length > most)  // BOS is the intake's
+      return fail(errc::bad_config,
+                  fmt::format("--tokens: found {} behind a text of {}, the engine takes {} in all",
+                              settings.tokens, context + 1, most));
     engine.engine.num_drafts = settings.drafts;
     engine.engine.drafter = drafter_setting::dspark;
     DI_TRY(out.drafting_, node::load(engine, path));
