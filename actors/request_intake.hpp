@@ -29,7 +29,7 @@ struct intake_facts {
   token_id bos = 0;
   std::vector<token_id> eos_ids{};  ///< end a sequence unless it ignores them
   sampling_policy policy = sampling_policy::as_requested;
-  bool stop_in_reasoning = true;  ///< stop strings of a chat apply before the end of reasoning
+  bool stop_in_reasoning = false;  ///< stop strings of a chat apply before the end of reasoning
 };
 
 /// A request that may start.

@@ -59,7 +59,7 @@ struct step_settings {
   preempt_setting preempt_output = preempt_setting::deliver;
   failure_setting on_step_failure = failure_setting::fail_rows;
   bool priority_preempts = false;
-  bool stop_in_reasoning = true;
+  bool stop_in_reasoning = false;
   std::int32_t min_decode_gap = 4;   ///< decode steps between prefill steps
   std::int32_t max_prefill_run = 0;  ///< prefill steps in a row while rows decode; 0: see the core
   replay_setting replay = replay_setting::off;

@@ -100,13 +100,13 @@ TEST_CASE("chat thinks when asked, for as long as a name or a number says") {
   CHECK(refused.code == 2);
 }
 
-TEST_CASE("chat: --stop-in-reasoning, which is on, ends the thoughts at a stop string as well") {
+TEST_CASE("chat: stop strings spare the thoughts, unless --stop-in-reasoning asks for them, too") {
   const std::vector<std::string> ask{"chat", "What is 7 + 5?", "--thinking", "--temperature",
                                      "0",    "--stop",         "7",          "--json"};
-  auto outside = ask;
-  outside.push_back("--no-stop-in-reasoning");
-  const auto stopped = json_of(ask);
-  const auto thought = json_of(outside);
+  auto inside = ask;
+  inside.push_back("--stop-in-reasoning");
+  const auto stopped = json_of(inside);
+  const auto thought = json_of(ask);
   CHECK(text_of(stopped, "finish_reason") == "stop");
   CHECK(!text_of(stopped, "reasoning").empty());
   CHECK(text_of(stopped, "reasoning").find('7') == std::string::npos);
