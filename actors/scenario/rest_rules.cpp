@@ -38,12 +38,11 @@ public:
     if (decode_need_ > 0 && decode_need_ <= blocks_) return text(*waiting_, "a decode row");
     if (decode_need_ > 0) return std::nullopt;  // it keeps what there is
     if (chunk_)
-      return chunk_need(*chunk_) <= blocks_ ? text(*chunk_, "a chunk of the prompt") : std::nullopt;
+      return fill_need(*chunk_) <= blocks_ ? text(*chunk_, "a chunk of the prompt") : std::nullopt;
     if (!head_ || slots_ == 0 || active_ >= config_.max_num_seqs) return std::nullopt;
     const bool may_be_kept_out = config_.policy.used_share_max < 1;
     const bool is_looked_up = !config_.prefix_cache || head_->lookup == lookup_state::answered;
-    if (may_be_kept_out || !is_looked_up || missing(*head_, start_tokens(*head_)) > blocks_)
-      return std::nullopt;
+    if (may_be_kept_out || !is_looked_up || fill_need(*head_) > blocks_) return std::nullopt;
     return text(*head_, "the first row of the queue");
   }
 
@@ -67,12 +66,9 @@ private:
     if (need > 0) waiting_ = &it;
   }
 
-  std::int64_t chunk_need(const sequence_state& it) const {
+  /// For all its known ids and what a drafter writes behind them.
+  std::int64_t fill_need(const sequence_state& it) const {
     return missing(it, it.fill_end + config_.draft_overhang);
-  }
-
-  std::int64_t start_tokens(const sequence_state& it) const {
-    return it.fill_end + config_.draft_overhang;
   }
 
   static std::optional<std::string> text(const sequence_state& it, const char* what) {

@@ -9,8 +9,6 @@
 namespace deepinfer {
 namespace {
 
-constexpr std::int32_t no_place = -1;  // of the host tier
-
 const kv_pool_config& checked(const kv_pool_config& config) {
   DI_CHECK(config.num_kv_blocks > 0, "a pool of {} blocks", config.num_kv_blocks);
   DI_CHECK(config.state_slots > 0, "a pool of {} slots", config.state_slots);
@@ -102,7 +100,8 @@ void kv_pool::publish(const prefix_entries& entries) {
   }
 }
 
-void kv_pool::give_up_cached(std::vector<block_move>& moves, std::int32_t kept_place) {
+void kv_pool::give_up_cached(std::vector<block_move>& moves,
+                             std::optional<std::int32_t> kept_place) {
   const auto evicted = index_.evict(kept_place);
   ++counters_.evictions;
   if (evicted.host) {
@@ -172,7 +171,7 @@ kv_grant kv_pool::reserve(const kv_reserve& want) {
   owed_slots_ += want.slots;
   pay(out);
   for (auto i = want.evict; i > 0 && owed_blocks_ > 0 && cached_blocks() > 0; --i) {
-    give_up_cached(out.moves, no_place);
+    give_up_cached(out.moves);
     pay(out);
   }
   return out;

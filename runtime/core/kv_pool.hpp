@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "messages/kv.hpp"
@@ -92,7 +93,7 @@ private:
   void publish(const prefix_entries& entries);
   prefix_hit look_up(const prefix_lookup& lookup, std::vector<block_move>& moves);
   bool is_hit(const prefix_match& match, prefix_hit& hit, std::vector<block_move>& moves);
-  void give_up_cached(std::vector<block_move>& moves, std::int32_t kept_place);
+  void give_up_cached(std::vector<block_move>& moves, std::optional<std::int32_t> kept_place = {});
   void pay(kv_grant& out);
   block_id take_free_block();
   std::size_t index_of(block_id block) const;

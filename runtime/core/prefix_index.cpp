@@ -119,7 +119,7 @@ void prefix_index::restore(std::int32_t host, block_id block) {
   name(block.value, key, ids_of(place), {});
 }
 
-prefix_eviction prefix_index::evict(std::int32_t kept_place) {
+prefix_eviction prefix_index::evict(std::optional<std::int32_t> kept_place) {
   const auto block = cached_.front();
   cached_.remove(block);
   const auto key = homes_[at(block)].key;

@@ -76,7 +76,7 @@ public:
 
   /// Gives up the block that was cached first; there must be one. What place `kept_place` of the
   /// host tier holds is not forgotten for it.
-  prefix_eviction evict(std::int32_t kept_place = nowhere);
+  prefix_eviction evict(std::optional<std::int32_t> kept_place = {});
 
   /// Nothing is named any more. Blocks that were cached are appended to `freed`, in their order.
   void flush(std::vector<block_id>& freed);
@@ -92,14 +92,13 @@ public:
   void describe(state_digest& out) const;
 
 private:
-  static constexpr std::int32_t nowhere = -1;
-
   struct home_name {
     prefix_key key;
     step_id pending;
     bool is_named = false;
     std::int32_t next = nowhere;  ///< of the same bucket
   };
+  static constexpr std::int32_t nowhere = -1;
 
   static std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
   bool is_host(std::int32_t number) const { return number >= blocks_; }

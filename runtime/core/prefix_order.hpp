@@ -56,9 +56,9 @@ public:
   }
 
   /// Who came first but for `other`; nobody where that is all.
-  std::optional<std::int32_t> front_but(std::int32_t other) const {
+  std::optional<std::int32_t> front_but(std::optional<std::int32_t> other) const {
     auto first = next_.back();
-    if (first == other && first != end()) first = next_[at(first)];
+    if (other && first == *other) first = next_[at(first)];
     return first == end() ? std::nullopt : std::optional(first);
   }
 

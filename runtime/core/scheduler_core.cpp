@@ -160,6 +160,7 @@ void scheduler_core::submit(sequence_request request, std::int64_t now_us) {
   const auto drafts = static_cast<std::size_t>(config_.num_drafts);
   sequence->made.confidences.resize(draft_history::kept * drafts);
   sequence->made.drafts.reserve(drafts);
+  look_up_later(*sequence);
   queue_.push(place, *sequence);
   sequences_.emplace(id, std::move(sequence));
 }

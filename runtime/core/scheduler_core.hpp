@@ -212,7 +212,6 @@ private:
   void fail_row(sequence_state& sequence, const step_result& result, std::uint32_t epoch);
   void deliver_no_more(sequence_state& sequence);
   void compute_again(sequence_state& sequence);
-  bool is_looked_up(sequence_state& sequence) const;
   void fail_dependents(step_id failed, bool has_moves);
   void settle_ended_row(sequence_state& sequence, std::int64_t tokens);
   void return_surplus(sequence_state& sequence);
@@ -226,6 +225,7 @@ private:
   void key_blocks(sequence_state& sequence, std::int64_t blocks);
   void take_hit(const prefix_hit& hit);
   void forget_hit(sequence_state& sequence);
+  void look_up_later(sequence_state& sequence) const;
   bool is_forgetting() const { return outbox_.want.forget || forgets_due_ > 0; }
 
   // scheduler_gate.cpp

@@ -119,7 +119,7 @@ void scheduler_core::pick_prefills(room& left) {
   for (auto at = queue_.begin(); at != queue_.end();) {
     auto& sequence = *(at++)->second;  // it may end here
     if (ends_too_large(sequence) || !poll_grammar(sequence)) continue;
-    if (!is_looked_up(sequence)) return;
+    if (config_.prefix_cache && sequence.lookup != lookup_state::answered) return;
     if (!pick_start(sequence, left)) return;
   }
 }

@@ -119,7 +119,7 @@ void scheduler_core::take_away(sequence_state& sequence) {
 void scheduler_core::queue_again(sequence_state& sequence) {
   sequence.phase = sequence_phase::queued;
   sequence.fill_end = sequence.ledger.known();
-  sequence.lookup = lookup_state::none;
+  look_up_later(sequence);
   sequence.waits_first = sequence.waits_last = {};
   sequence.published.pending = sequence.published.settled = 0;
   sequence.last = {};

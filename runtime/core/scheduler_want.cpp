@@ -54,11 +54,9 @@ void scheduler_core::want_credit(kv_reserve& want) const {
 
 // Without a whole block before its last id there is nothing to ask, and nobody whose answer would
 // wake the scheduler for it.
-bool scheduler_core::is_looked_up(sequence_state& sequence) const {
-  if (!config_.prefix_cache) return true;
+void scheduler_core::look_up_later(sequence_state& sequence) const {
   const bool has_none = sequence.ledger.known() <= config_.block_size;
-  if (has_none && sequence.lookup == lookup_state::none) sequence.lookup = lookup_state::answered;
-  return sequence.lookup == lookup_state::answered;
+  sequence.lookup = has_none ? lookup_state::answered : lookup_state::none;
 }
 
 // Those who could start soon ask once; the head asks again when the index has learned something
@@ -74,7 +72,6 @@ void scheduler_core::want_lookups(kv_reserve& want) {
     is_head = false;
     if (sequence->lookup != lookup_state::none && !may_gain) continue;
     sequence->lookup_stamp = index_stamp_;
-    if (is_looked_up(*sequence) && !may_gain) continue;
     const auto most = (sequence->ledger.known() - 1) / config_.block_size;
     if (most == 0) continue;
     sequence->lookup = lookup_state::asked;
@@ -128,7 +125,7 @@ void scheduler_core::forget_hit(sequence_state& sequence) {
   sequence.ledger.grow_capacity(-sequence.ledger.capacity());
   sequence.published.pending = sequence.published.settled = 0;
   sequence.waits_first = sequence.waits_last = {};
-  sequence.lookup = lookup_state::none;
+  look_up_later(sequence);
 }
 
 // Of the cached blocks a sequence takes those it can go on behind; the rest goes back.

@@ -42,14 +42,15 @@ void hash_fence::check(const step_plan& plan, ring launched) {
     if (slot.value < 0 || slot.value >= std::ssize(slots_)) continue;
     const user next{slot, plan.sequences[row], plan.epochs[row]};
     auto& mine = slots_[static_cast<std::size_t>(slot.value)];
-    const bool is_start = std::any_of(plan.starts.begin(), plan.starts.end(),
-                                      [&](const slot_start& it) { return it.slot == slot; });
+    const auto start = std::find_if(plan.starts.begin(), plan.starts.end(),
+                                    [&](const slot_start& it) { return it.slot == slot; });
+    const bool is_start = start != plan.starts.end();
     if (is_start) {
       check_user(plan, next, mine.holder, mine.newest, launched, "slot", slot.value);
       mine.holder = next;
       mine.table.clear();
     }
-    check_blocks(plan, row, mine, launched);
+    check_blocks(plan, row, is_start ? start->position / config_.block_size : 0, mine, launched);
     mine.newest = plan.step;
   }
 }
@@ -63,13 +64,10 @@ void hash_fence::cut_table(slot_use& mine, std::int32_t end) {
   }
 }
 
-void hash_fence::check_blocks(const step_plan& plan, std::size_t row, slot_use& mine,
-                              ring launched) {
-  const auto slot = plan.slots[row];
-  const user next{slot, plan.sequences[row], plan.epochs[row]};
-  const auto start = std::find_if(plan.starts.begin(), plan.starts.end(),
-                                  [&](const slot_start& it) { return it.slot == slot; });
-  const auto hits = start == plan.starts.end() ? 0 : start->position / config_.block_size;
+// The first `hits` blocks of the table came from the cache.
+void hash_fence::check_blocks(const step_plan& plan, std::size_t row, std::int32_t hits,
+                              slot_use& mine, ring launched) {
+  const user next{plan.slots[row], plan.sequences[row], plan.epochs[row]};
   auto ordinal = plan.table_begin[row];
   cut_table(mine, ordinal);
   for (const auto block : plan.row_blocks(static_cast<std::int32_t>(row))) {

@@ -55,7 +55,8 @@ private:
   }
   void check_user(const step_plan& plan, const user& next, const user& before, step_id newest,
                   ring launched, std::string_view what, std::int32_t number);
-  void check_blocks(const step_plan& plan, std::size_t row, slot_use& mine, ring launched);
+  void check_blocks(const step_plan& plan, std::size_t row, std::int32_t hits, slot_use& mine,
+                    ring launched);
   void cut_table(slot_use& mine, std::int32_t end);
 
   runner_config config_;
