@@ -152,6 +152,10 @@ std::string wrapped(std::string_view text, std::size_t indent) {
 
 }  // namespace
 
+flag value_flag(const char* name, const char* help, const char* value_name, const char* usual) {
+  return {.name = name, .help = help, .value_name = value_name, .default_text = usual};
+}
+
 std::optional<std::string> parsed_flags::text(const std::string& name) const {
   const auto found = values.find(name);
   if (found == values.end() || found->second.empty()) return {};

@@ -41,6 +41,9 @@ struct command_line {
 };
 
 /// What was given.
+/// A flag with a value; `usual` is the default as text.
+flag value_flag(const char* name, const char* help, const char* value_name, const char* usual);
+
 struct parsed_flags {
   std::map<std::string, std::vector<std::string>>
     values;  ///< by flag name; switches: "true"/"false"

@@ -91,12 +91,10 @@ result<int> bench_core(const cli_context& context, const parsed_flags& flags) {
     return 0;
   }
   const auto& last = rows.back();
-  json::object out;
-  out["command"] = "bench core";
-  out["schema"] = bench_schema;
-  out["machine"] = machine_object(machine);
-  out["settings"] = json::object{
-    {"drafts", settings.drafts}, {"steps", settings.steps}, {"actors", settings.with_actors}};
+  auto out = bench_head("bench core", machine,
+                        json::object{{"drafts", settings.drafts},
+                                     {"steps", settings.steps},
+                                     {"actors", settings.with_actors}});
   out["us_per_sequence_step"] = last.actors ? json::value(last.us()) : json::value(nullptr);
   out["core_us_per_sequence_step"] = last.core_us();
   json::array each;
@@ -109,16 +107,14 @@ result<int> bench_core(const cli_context& context, const parsed_flags& flags) {
 }  // namespace
 
 command bench_core_command() {
-  const auto value = [](const char* name, const char* help, const char* what, const char* usual) {
-    return flag{.name = name, .help = help, .value_name = what, .default_text = usual};
-  };
   return {
     .name = "bench core",
     .summary = "what a step costs the scheduler, alone and with the actors around it",
     .flags =
-      {value("rows", "sequences at a time; the last one is the headline", "N,N,...", "64,128,256"),
-       value("drafts", "drafts of a row; each number of them is accepted as often", "N", "5"),
-       value("steps", "decode steps, in hundreds", "N", "2000"),
+      {value_flag("rows", "sequences at a time; the last one is the headline", "N,N,...",
+                  "64,128,256"),
+       value_flag("drafts", "drafts of a row; each number of them is accepted as often", "N", "5"),
+       value_flag("steps", "decode steps, in hundreds", "N", "2000"),
        {.name = "actors", .help = "measure with the actors too (usual)", .is_negatable = true},
        {.name = "json", .help = "one JSON object"}},
     .run = bench_core};

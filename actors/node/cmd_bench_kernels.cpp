@@ -103,11 +103,7 @@ result<int> bench_kernels(const cli_context& context, const parsed_flags& flags)
                kernel_table(results, stopwatch.rates()));
     return 0;
   }
-  json::object out;
-  out["command"] = "bench kernels";
-  out["schema"] = bench_schema;
-  out["machine"] = machine_object(machine);
-  out["settings"] = settings_object(settings, ops);
+  auto out = bench_head("bench kernels", machine, settings_object(settings, ops));
   out["rates"] = rates_object(stopwatch.rates());
   json::array kernels_made;
   for (const auto& it : results) kernels_made.push_back(kernel_object(it, stopwatch.rates()));
@@ -119,20 +115,18 @@ result<int> bench_kernels(const cli_context& context, const parsed_flags& flags)
 }  // namespace
 
 command bench_kernels_command() {
-  const auto value = [](const char* name, const char* help, const char* what, const char* usual) {
-    return flag{.name = name, .help = help, .value_name = what, .default_text = usual};
-  };
-  return {.name = "bench kernels",
-          .summary = "time the kernels against the machine's limits, measured in the same run",
-          .flags = {value("rows", "rows, or tokens, of a call", "N,N,...", "1,8,32"),
-                    value("type", "weights of the products: f32, bf16, e4m3, e2m1, i8, i4",
-                          "T,T,...", "bf16,e4m3,e2m1,i8,i4"),
-                    value("repeats", "measurements of each kernel", "N", "9"),
-                    value("threads", "kernel threads; sampling always gets every core", "N", "1"),
-                    value("isa", "auto, reference or avx2", "SET", "auto"),
-                    value("filter", "only kernels with this in their name", "NAME", "all"),
-                    {.name = "json", .help = "one JSON object"}},
-          .run = bench_kernels};
+  return {
+    .name = "bench kernels",
+    .summary = "time the kernels against the machine's limits, measured in the same run",
+    .flags = {value_flag("rows", "rows, or tokens, of a call", "N,N,...", "1,8,32"),
+              value_flag("type", "weights of the products: f32, bf16, e4m3, e2m1, i8, i4",
+                         "T,T,...", "bf16,e4m3,e2m1,i8,i4"),
+              value_flag("repeats", "measurements of each kernel", "N", "9"),
+              value_flag("threads", "kernel threads; sampling always gets every core", "N", "1"),
+              value_flag("isa", "auto, reference or avx2", "SET", "auto"),
+              value_flag("filter", "only kernels with this in their name", "NAME", "all"),
+              {.name = "json", .help = "one JSON object"}},
+    .run = bench_kernels};
 }
 
 }  // namespace deepinfer

@@ -55,11 +55,8 @@ result<int> bench_latency(const cli_context& context, const parsed_flags& flags)
                latency_text(made, settings));
     return 0;
   }
-  auto out = latency_object(made, settings);
-  out["command"] = "bench latency";
-  out["schema"] = bench_schema;
-  out["machine"] = machine_object(machine);
-  out["settings"] = settings_object(settings, config.settings, path);
+  auto out = bench_head("bench latency", machine, settings_object(settings, config.settings, path));
+  add_latency(made, settings, out);
   fmt::print(context.out, "{}\n", to_text(out));
   return 0;
 }
@@ -67,22 +64,19 @@ result<int> bench_latency(const cli_context& context, const parsed_flags& flags)
 }  // namespace
 
 command bench_latency_command() {
-  const auto value = [](const char* name, const char* help, const char* what, const char* usual) {
-    return flag{.name = name, .help = help, .value_name = what, .default_text = usual};
-  };
-  return {.name = "bench latency",
-          .summary =
-            "one request alone: tokens a second with drafts, first token with a prefix hit",
-          .flags = {value("text", "what is continued, with drafts and without", "TEXT", usual_text),
-                    value("tokens", "outputs of it, 32 or more", "N", "128"),
-                    value("prompt", "random ids whose first token is awaited", "N", "512"),
-                    value("repeats", "turns", "N", "5"),
-                    {.name = "drafts",
-                     .help = "measure decode, where the model has a drafter (usual)",
-                     .is_negatable = true},
-                    {.name = "json", .help = "one JSON object"}},
-          .takes_settings = true,
-          .run = bench_latency};
+  return {
+    .name = "bench latency",
+    .summary = "one request alone: tokens a second with drafts, first token with a prefix hit",
+    .flags = {value_flag("text", "what is continued, with drafts and without", "TEXT", usual_text),
+              value_flag("tokens", "outputs of it, 32 or more", "N", "128"),
+              value_flag("prompt", "random ids whose first token is awaited", "N", "512"),
+              value_flag("repeats", "turns", "N", "5"),
+              {.name = "drafts",
+               .help = "measure decode, where the model has a drafter (usual)",
+               .is_negatable = true},
+              {.name = "json", .help = "one JSON object"}},
+    .takes_settings = true,
+    .run = bench_latency};
 }
 
 }  // namespace deepinfer

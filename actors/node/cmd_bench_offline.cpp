@@ -137,11 +137,7 @@ result<int> bench_offline(const cli_context& context, const parsed_flags& flags)
                machine_line(machine) + "\n" + settings_text(settings, config, made.facts));
     return 0;
   }
-  json::object out;
-  out["command"] = "bench offline";
-  out["schema"] = bench_schema;
-  out["machine"] = machine_object(machine);
-  out["settings"] = settings_object(settings, config, made.facts);
+  auto out = bench_head("bench offline", machine, settings_object(settings, config, made.facts));
   add_measured(made, out);
   fmt::print(context.out, "{}\n", to_text(out));
   return 0;
@@ -150,25 +146,23 @@ result<int> bench_offline(const cli_context& context, const parsed_flags& flags)
 }  // namespace
 
 command bench_offline_command() {
-  const auto value = [](const char* name, const char* help, const char* what, const char* usual) {
-    return flag{.name = name, .help = help, .value_name = what, .default_text = usual};
-  };
-  return {.name = "bench offline",
-          .summary = "run batches on an engine of this process; count work and time by part",
-          .flags = {value("batch", "requests at a time", "N,N,...", "1,8,32"),
-                    value("prompt", "random ids in each prompt", "N", "32"),
-                    value("tokens", "outputs of each request", "N", "32"),
-                    value("prefill", "ids of the prompt that prefill is measured with; 0: not", "N",
-                          "256"),
-                    value("temperature", "0 = greedy", "X", "0"),
-                    value("top-p", "keep the likeliest tokens that make up this share", "X", "1"),
-                    value("repeats", "measurements of each", "N", "3"),
-                    {.name = "draft",
-                     .help = "measure draft passes too, where the model has a drafter (usual)",
-                     .is_negatable = true},
-                    {.name = "json", .help = "one JSON object"}},
-          .takes_settings = true,
-          .run = bench_offline};
+  return {
+    .name = "bench offline",
+    .summary = "run batches on an engine of this process; count work and time by part",
+    .flags = {value_flag("batch", "requests at a time", "N,N,...", "1,8,32"),
+              value_flag("prompt", "random ids in each prompt", "N", "32"),
+              value_flag("tokens", "outputs of each request", "N", "32"),
+              value_flag("prefill", "ids of the prompt that prefill is measured with; 0: not", "N",
+                         "256"),
+              value_flag("temperature", "0 = greedy", "X", "0"),
+              value_flag("top-p", "keep the likeliest tokens that make up this share", "X", "1"),
+              value_flag("repeats", "measurements of each", "N", "3"),
+              {.name = "draft",
+               .help = "measure draft passes too, where the model has a drafter (usual)",
+               .is_negatable = true},
+              {.name = "json", .help = "one JSON object"}},
+    .takes_settings = true,
+    .run = bench_offline};
 }
 
 }  // namespace deepinfer

@@ -66,11 +66,7 @@ result<int> bench_step(const cli_context& context, const parsed_flags& flags) {
   }
   json::array rows;
   for (const auto& row : made.rows) rows.push_back(row_object(row, made.batch));
-  json::object out;
-  out["command"] = "bench step";
-  out["schema"] = bench_schema;
-  out["machine"] = machine_object(machine);
-  out["settings"] = settings_object(settings, path, made.batch);
+  auto out = bench_head("bench step", machine, settings_object(settings, path, made.batch));
   out["rows"] = std::move(rows);
   fmt::print(context.out, "{}\n", to_text(out));
   return 0;
@@ -79,17 +75,14 @@ result<int> bench_step(const cli_context& context, const parsed_flags& flags) {
 }  // namespace
 
 command bench_step_command() {
-  const auto value = [](const char* name, const char* help, const char* what, const char* usual) {
-    return flag{.name = name, .help = help, .value_name = what, .default_text = usual};
-  };
   return {.name = "bench step",
           .summary = "what overlapping host and device gains, by how much work the host has",
-          .flags = {value("host-share", "host work, in % of the device's time", "N,N,...",
-                          "5,10,20,30,50"),
-                    value("batch", "requests at a time", "N", "a step of 2 ms"),
-                    value("prompt", "random ids in each prompt", "N", "16"),
-                    value("steps", "decode steps of a run", "N", "64"),
-                    value("repeats", "runs of each", "N", "3"),
+          .flags = {value_flag("host-share", "host work, in % of the device's time", "N,N,...",
+                               "5,10,20,30,50"),
+                    value_flag("batch", "requests at a time", "N", "a step of 2 ms"),
+                    value_flag("prompt", "random ids in each prompt", "N", "16"),
+                    value_flag("steps", "decode steps of a run", "N", "64"),
+                    value_flag("repeats", "runs of each", "N", "3"),
                     {.name = "drafts",
                      .help = "measure with drafts too, where the model has a drafter (usual)",
                      .is_negatable = true},

@@ -210,15 +210,6 @@ flag switch_of(const char* name, const char* help, bool is_negatable = false) {
   return it;
 }
 
-flag value_of(const char* name, const char* help, const char* what, const char* otherwise) {
-  flag it;
-  it.name = name;
-  it.help = help;
-  it.value_name = what;
-  it.default_text = otherwise;
-  return it;
-}
-
 }  // namespace
 
 command chat_command() {
@@ -233,10 +224,10 @@ command chat_command() {
     cache_salt_flag(),
     switch_of("demo", "the first of the model's own demonstration prompts"),
     switch_of("thinking", "let the model think first", true),
-    value_of("effort", "how long it thinks: low, high, xhigh, max or 1 to 100", "LEVEL", "high"),
-    value_of("system", "a system message before the first one", "TEXT", "none"),
-    value_of("tools", "tools the model may call: a JSON array as in the OpenAI API", "FILE",
-             "none")};
+    value_flag("effort", "how long it thinks: low, high, xhigh, max or 1 to 100", "LEVEL", "high"),
+    value_flag("system", "a system message before the first one", "TEXT", "none"),
+    value_flag("tools", "tools the model may call: a JSON array as in the OpenAI API", "FILE",
+               "none")};
   const auto sampling = sampling_flags();
   it.flags.insert(it.flags.end(), sampling.begin(), sampling.end());
   it.takes_settings = true;

@@ -121,12 +121,6 @@ node_stats stats_of(const node& engine) {
   return engine.connect().stats().value_or(node_stats{});
 }
 
-double idle_share_of(const node_stats& stats) {
-  if (stats.device_span_ns <= 0) return 0.0;
-  return 1.0 -
-         static_cast<double>(stats.device_busy_ns) / static_cast<double>(stats.device_span_ns);
-}
-
 double rate_of(const answer& it) {
   return static_cast<double>(it.content.ids.size()) / std::max(it.total_seconds, 1e-9);
 }
@@ -278,18 +272,19 @@ result<answer> run_request(const cli_context& context, const node& engine,
   return out;
 }
 
-std::string figures_line(const answer& it, const node& engine) {
+std::string figures_line(const answer& it, const node_stats& stats) {
   const auto& content = it.content;
   if (content.ids.empty()) return "no token";
   return fmt::format("{} tokens, {:.1f} tok/s, first token after {:.1f} ms, {}, seed {}",
                      content.ids.size(), rate_of(it), it.first_token_seconds * 1e3,
-                     idle_text(stats_of(engine)), content.finish.seed);
+                     idle_text(stats), content.finish.seed);
 }
 
 void show_figures(const cli_context& context, const answer& it, const node& engine,
                   bool with_stats) {
-  if (context.verbosity >= 0) print_err("{}\n", figures_line(it, engine));
-  if (with_stats) print_err("{}", stats_text(stats_of(engine)));
+  const auto stats = stats_of(engine);
+  if (context.verbosity >= 0) print_err("{}\n", figures_line(it, stats));
+  if (with_stats) print_err("{}", stats_text(stats));
 }
 
 json::object answer_object(const answer& it, const node& engine, bool is_chat, bool with_stats) {
@@ -318,7 +313,7 @@ json::object answer_object(const answer& it, const node& engine, bool is_chat, b
   out["timings"] = json::object{{"first_token_ms", it.first_token_seconds * 1e3},
                                 {"total_ms", it.total_seconds * 1e3},
                                 {"tokens_per_second", rate_of(it)},
-                                {"device_idle_share", idle_share_of(stats)}};
+                                {"device_idle_share", idle_share(stats)}};
   if (with_stats) out["stats"] = stats_object(stats);
   return out;
 }

@@ -46,7 +46,7 @@ result<answer> run_request(const cli_context& context, const node& engine,
                            const interrupt_guard& interrupts);
 
 /// "32 tokens, 812.4 tok/s, first token after 9.1 ms, device idle 7 % (plan 5, settle 2), seed 4".
-std::string figures_line(const answer& it, const node& engine);
+std::string figures_line(const answer& it, const node_stats& stats);
 
 /// That line, unless --quiet asks for none, and what --stats asks for: on stderr.
 void show_figures(const cli_context& context, const answer& it, const node& engine,

@@ -19,18 +19,21 @@ double milliseconds(std::int64_t ns) {
 
 }  // namespace
 
-std::string idle_text(const node_stats& stats) {
+double idle_share(const node_stats& stats) {
   const auto span = stats.device_span_ns;
-  const auto idle = span <= 0 ? 0.0 : 1.0 - share_of(stats.device_busy_ns, span);
+  return span <= 0 ? 0.0 : 1.0 - share_of(stats.device_busy_ns, span);
+}
+
+std::string idle_text(const node_stats& stats) {
   std::vector<std::string> causes;
   for (const auto& [name, ns] : {std::pair{"plan", stats.idle_plan_ns},
                                  {"settle", stats.idle_settle_ns},
                                  {"vote", stats.idle_vote_ns},
                                  {"transfer", stats.idle_transfer_ns}})
-    if (const auto share = share_of(ns, span); share >= 0.005)
+    if (const auto share = share_of(ns, stats.device_span_ns); share >= 0.005)
       causes.push_back(fmt::format("{} {:.0f}", name, 100.0 * share));
   const auto why = causes.empty() ? "" : fmt::format(" ({})", fmt::join(causes, ", "));
-  return fmt::format("device idle {:.0f} %{}", 100.0 * idle, why);
+  return fmt::format("device idle {:.0f} %{}", 100.0 * idle_share(stats), why);
 }
 
 std::string stats_text(const node_stats& stats) {

@@ -9,8 +9,11 @@
 
 namespace deepinfer {
 
-/// "device idle 4 % (plan 3, settle 1)": shares of the time in which a request was unfinished, by
-/// what the host was doing; causes below half a percent are left out.
+/// Idle time of the device as a share of the time in which a request was unfinished.
+double idle_share(const node_stats& stats);
+
+/// "device idle 4 % (plan 3, settle 1)": that share, and by what the host was doing then; causes
+/// below half a percent are left out.
 std::string idle_text(const node_stats& stats);
 
 /// A line for each subject: steps, device, KV, and what has happened of the rest.

@@ -135,12 +135,10 @@ result<parsed_flags> with_policy(const parsed_flags& flags) {
   return out;
 }
 
-flag value_flag(const char* name, const char* help, const char* what, const char* usual) {
-  return {.name = name, .help = help, .value_name = what, .default_text = usual};
-}
-
 flag workload_flag(const char* name, const char* help, const char* what, const char* usual) {
-  return {.name = name, .help = help, .value_name = what, .default_text = usual, .group = drawn};
+  auto it = value_flag(name, help, what, usual);
+  it.group = drawn;
+  return it;
 }
 
 }  // namespace

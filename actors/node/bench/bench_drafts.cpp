@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <new>
 #include <numeric>
-#include <optional>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "actors/model_loading.hpp"
+#include "actors/node/bench/team_thread.hpp"
 
 namespace deepinfer {
 namespace {
@@ -131,14 +130,7 @@ result<draft_phase> draft_bench::measure_here(std::int32_t batch, machine_rates&
 }
 
 result<draft_phase> draft_bench::measure(std::int32_t batch, machine_rates& rates) {
-  // On a thread of its own, which the team may pin, as a device's stream has one.
-  std::optional<result<draft_phase>> out;
-  std::thread measuring([&] {
-    team_->pin_caller();
-    out.emplace(measure_here(batch, rates));
-  });
-  measuring.join();
-  return std::move(*out);
+  return on_team_thread(*team_, [&] { return measure_here(batch, rates); });
 }
 
 }  // namespace deepinfer

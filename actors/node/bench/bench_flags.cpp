@@ -1,5 +1,7 @@
 #include "actors/node/bench/bench_flags.hpp"
 
+#include <utility>
+
 namespace deepinfer {
 
 result<std::vector<std::int32_t>> read_counts(const parsed_flags& flags, const std::string& name,
@@ -7,6 +9,14 @@ result<std::vector<std::int32_t>> read_counts(const parsed_flags& flags, const s
   DI_TRY(auto counts, parse_numbers(flags.text(name).value_or(otherwise), "entry", 1, most),
          "--" + name);
   return counts;
+}
+
+json::object bench_head(std::string_view command, const machine_facts& machine,
+                        json::object settings) {
+  return {{"command", command},
+          {"schema", bench_schema},
+          {"machine", machine_object(machine)},
+          {"settings", std::move(settings)}};
 }
 
 bench_progress::bench_progress(const cli_context& context, std::size_t steps)

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/node/bench/bench_machine.hpp"
 #include "actors/node/cli.hpp"
 
 namespace deepinfer {
@@ -22,6 +23,10 @@ inline constexpr std::int32_t bench_schema = 1;
 /// "1,8,32" of a flag, each within [1, most]. Errors: bad_config naming the flag.
 result<std::vector<std::int32_t>> read_counts(const parsed_flags& flags, const std::string& name,
                                               const std::string& otherwise, std::int32_t most);
+
+/// The fields that every --json begins with, but for what only some measure.
+json::object bench_head(std::string_view command, const machine_facts& machine,
+                        json::object settings);
 
 /// "[3/40] linear" on a terminal, in place; nothing elsewhere or with -q.
 class bench_progress {

@@ -72,7 +72,7 @@ result<latency_result> measure_latency(const engine_settings& engine, const std:
                                        const latency_settings& settings,
                                        const std::function<void(std::string_view)>& show);
 
-json::object latency_object(const latency_result& made, const latency_settings& settings);
+void add_latency(const latency_result& made, const latency_settings& settings, json::object& out);
 std::string latency_text(const latency_result& made, const latency_settings& settings);
 
 }  // namespace deepinfer

@@ -1,9 +1,8 @@
 #include "actors/node/bench/latency_parts.hpp"
 
 #include <new>
-#include <optional>
-#include <thread>
-#include <utility>
+
+#include "actors/node/bench/team_thread.hpp"
 
 namespace deepinfer {
 namespace {
@@ -41,14 +40,7 @@ latency_parts::latency_parts(const loaded_model& model, const engine_settings& e
     drafts_(drafts) {}
 
 result<void> latency_parts::run(decode_latency& out) {
-  // On a thread of its own, which the team may pin, as a device's stream has one.
-  std::optional<result<void>> done;
-  std::thread measuring([&] {
-    team_->pin_caller();
-    done.emplace(run_here(out));
-  });
-  measuring.join();
-  return std::move(*done);
+  return on_team_thread(*team_, [&] { return run_here(out); });
 }
 
 result<void> latency_parts::run_here(decode_latency& out) {

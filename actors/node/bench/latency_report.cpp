@@ -52,8 +52,8 @@ std::string latency_text(const latency_result& made, const latency_settings& set
   return decode + first_token_text(made.first_token, settings);
 }
 
-json::object latency_object(const latency_result& made, const latency_settings& settings) {
-  json::object out{{"decode", nullptr}};
+void add_latency(const latency_result& made, const latency_settings& settings, json::object& out) {
+  out["decode"] = nullptr;
   if (made.decode) {
     const auto& it = *made.decode;
     out["decode"] = json::object{{"drafts", settings.drafts},
@@ -76,7 +76,6 @@ json::object latency_object(const latency_result& made, const latency_settings& 
                  {"host_hit_tokens", first.host_hit_tokens},
                  {"hit_gain", first.miss.median() / first.hit.median()},
                  {"host_hit_gain", first.miss.median() / first.host_hit.median()}};
-  return out;
 }
 
 }  // namespace deepinfer
