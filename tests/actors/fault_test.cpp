@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "tests/actors/hash_node.hpp"
+#include "tests/actors/read_answer.hpp"
 
 using namespace deepinfer;
 using namespace std::chrono_literals;
@@ -127,17 +128,6 @@ sequence_finish finish_of(stream& chunks) {
   }
 }
 
-/// All of a request, to its finish.
-generate_result read_all(stream& chunks) {
-  generate_result answer;
-  while (true) {
-    const auto chunk = chunks.next(patience);
-    REQUIRE(chunk.has_value());
-    if (!*chunk) return answer;
-    answer.add(**chunk);
-  }
-}
-
 /// The next request is served as if nothing had happened.
 void check_next_request(const hash_node& it) {
   const auto prompt = prompt_ids("next", 9);
@@ -183,7 +173,7 @@ TEST_CASE(
     int failed = 0;
     for (std::size_t i = 0; i < open.size(); ++i) {
       CAPTURE(i);
-      const auto answer = read_all(open[i]);
+      const auto answer = test::read_answer(open[i], patience);
       const bool is_hit = answer.finish.reason == finish_reason::error;
       failed += is_hit;
       const auto expected = expected_ids(prompts[i], 40);

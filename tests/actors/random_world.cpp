@@ -5,26 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "runtime/base/random.hpp"
+#include "tests/support/seeded_draws.hpp"
 
 namespace deepinfer::test {
 
 namespace {
-
-/// Draws from a seed; the n-th draw depends on nothing else.
-class draws {
-public:
-  explicit draws(std::uint64_t seed) : state_(split_mix64(seed)) {}
-  std::int32_t below(std::int32_t bound) {
-    state_ = split_mix64(state_);
-    return static_cast<std::int32_t>(state_ % static_cast<std::uint64_t>(bound));
-  }
-  std::int32_t between(std::int32_t low, std::int32_t high) { return low + below(high - low + 1); }
-  bool one_in(std::int32_t n) { return below(n) == 0; }
-
-private:
-  std::uint64_t state_;
-};
 
 /// One world in the making.
 class world_maker {
@@ -188,7 +173,7 @@ private:
   }
 
   static constexpr std::int32_t requests = 150;
-  draws draw_;
+  seeded_draws draw_;
   bool is_tight_;
   scenario out_;
 };

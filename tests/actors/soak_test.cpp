@@ -5,6 +5,7 @@
 
 #include "runtime/base/random.hpp"
 #include "tests/actors/hash_node.hpp"
+#include "tests/actors/read_answer.hpp"
 #include "tests/support/effort.hpp"
 
 using namespace deepinfer;
@@ -70,13 +71,7 @@ private:
     const auto place = open_.begin() + static_cast<std::ptrdiff_t>(any());
     auto request = std::move(*place);
     open_.erase(place);
-    generate_result answer;
-    while (true) {
-      const auto chunk = request.chunks.next(patience);
-      REQUIRE_MESSAGE(chunk.has_value(), chunk.error().message);
-      if (!*chunk) break;
-      answer.add(**chunk);
-    }
+    const auto answer = test::read_answer(request.chunks, patience);
     ++finished_;
     const auto& finish = answer.finish;
     // What was told is the beginning of the right answer, and all of it unless something happened.

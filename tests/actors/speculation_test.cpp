@@ -4,6 +4,7 @@
 
 #include "actors/node.hpp"
 #include "runtime/base/json.hpp"
+#include "tests/actors/read_answer.hpp"
 
 using namespace deepinfer;
 
@@ -49,16 +50,6 @@ std::unique_ptr<node> load(const step_settings& engine) {
   return std::move(*loaded);
 }
 
-generate_result read_to_end(stream& chunks) {
-  generate_result answer;
-  while (true) {
-    const auto chunk = chunks.next(patience);
-    REQUIRE(chunk.has_value());
-    if (!*chunk) return answer;
-    answer.add(**chunk);
-  }
-}
-
 /// Twice: the second time every prompt is in the cache, where there is one.
 answers answer_twice(const step_settings& engine) {
   const auto loaded = load(engine);
@@ -67,7 +58,7 @@ answers answer_twice(const step_settings& engine) {
   for (int turn = 0; turn < 2; ++turn) {
     std::vector<stream> open;
     for (const auto& request : requests()) open.push_back(client.generate(request).value());
-    for (auto& chunks : open) out.ids.push_back(read_to_end(chunks).ids);
+    for (auto& chunks : open) out.ids.push_back(test::read_answer(chunks, patience).ids);
   }
   out.stats = client.stats().value();
   return out;
@@ -109,12 +100,12 @@ answers answer_beside_aborted(const step_settings& engine) {
     CHECK(client.cancel(doomed[i].id()).value());
   }
   for (auto& chunks : doomed) {
-    const auto ended = read_to_end(chunks);
+    const auto ended = test::read_answer(chunks, patience);
     CHECK(ended.finish.reason == finish_reason::abort);
     CHECK(ended.ids.size() < 400);
   }
   answers out;
-  for (auto& chunks : open) out.ids.push_back(read_to_end(chunks).ids);
+  for (auto& chunks : open) out.ids.push_back(test::read_answer(chunks, patience).ids);
   out.stats = client.stats().value();
   return out;
 }

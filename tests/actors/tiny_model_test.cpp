@@ -4,6 +4,7 @@
 #include "actors/node.hpp"
 #include "actors/request_intake.hpp"
 #include "runtime/base/json.hpp"
+#include "tests/actors/read_answer.hpp"
 
 using namespace deepinfer;
 
@@ -60,16 +61,7 @@ std::vector<std::vector<token_id>> all_at_once(const node& engine,
   std::vector<stream> open;
   for (const auto& request : requests) open.push_back(client.generate(request).value());
   std::vector<std::vector<token_id>> out;
-  for (auto& chunks : open) {
-    generate_result answer;
-    while (true) {
-      const auto chunk = chunks.next(patience);
-      REQUIRE(chunk.has_value());
-      if (!*chunk) break;
-      answer.add(**chunk);
-    }
-    out.push_back(answer.ids);
-  }
+  for (auto& chunks : open) out.push_back(test::read_answer(chunks, patience).ids);
   return out;
 }
 

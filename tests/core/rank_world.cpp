@@ -47,6 +47,12 @@ const std::vector<std::string>& letters() {
 
 }  // namespace
 
+sampling_params tokens(std::int32_t max_tokens) {
+  sampling_params p;
+  p.max_tokens = max_tokens;
+  return p;
+}
+
 std::string_view letter_texts::bytes(token_id token) const {
   return letters().at(static_cast<std::size_t>(token));
 }

@@ -41,6 +41,9 @@ token_id word(std::uint64_t number);
 /// Small, without surprises; tests change single fields.
 scheduler_config small_config();
 
+/// Nothing asked but an end after so many outputs.
+sampling_params tokens(std::int32_t max_tokens);
+
 /// One to three letters of a..c per token; ids below 8 are special.
 class letter_texts final : public token_texts {
 public:

@@ -14,12 +14,6 @@ using namespace deepinfer::test;
 
 namespace {
 
-sampling_params tokens(std::int32_t max_tokens) {
-  sampling_params p;
-  p.max_tokens = max_tokens;
-  return p;
-}
-
 /// Three requests; the second fails at output `at`.
 struct three {
   three(const scheduler_config& config, std::int32_t at, row_error error = row_error::bad_logits)

@@ -9,15 +9,7 @@
 using namespace deepinfer;
 using namespace deepinfer::test;
 
-namespace {
-
-sampling_params tokens(std::int32_t max_tokens) {
-  sampling_params p;
-  p.max_tokens = max_tokens;
-  return p;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("a request that cannot be served ends with one record that names what was found and "
           "expected [I54]") {

@@ -12,12 +12,6 @@ using namespace deepinfer::test;
 
 namespace {
 
-sampling_params tokens(std::int32_t max_tokens) {
-  sampling_params p;
-  p.max_tokens = max_tokens;
-  return p;
-}
-
 scheduler_config with_cache() {
   auto config = small_config();
   config.prefix_cache = true;

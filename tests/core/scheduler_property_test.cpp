@@ -5,28 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/random.hpp"
 #include "tests/core/rank_world.hpp"
 #include "tests/support/effort.hpp"
+#include "tests/support/seeded_draws.hpp"
 
 using namespace deepinfer;
 using namespace deepinfer::test;
 
 namespace {
-
-/// Draws from a seed; the n-th draw depends on nothing else.
-class draws {
-public:
-  explicit draws(std::uint64_t seed) : state_(split_mix64(seed)) {}
-  std::int32_t below(std::int32_t bound) {
-    state_ = split_mix64(state_);
-    return static_cast<std::int32_t>(state_ % static_cast<std::uint64_t>(bound));
-  }
-  bool one_in(std::int32_t n) { return below(n) == 0; }
-
-private:
-  std::uint64_t state_;
-};
 
 struct world_kind {
   bool aborts = true;
@@ -34,11 +20,10 @@ struct world_kind {
   bool late_messages = true;
   bool depth_changes = true;
   bool preempts = true;
-  bool is_tight =
-    false;  ///< few blocks and a host tier: cached prefixes move
+  bool is_tight = false;  ///< few blocks and a host tier: cached prefixes move
 };
 
-scheduler_config random_config(draws& draw) {
+scheduler_config random_config(seeded_draws& draw) {
   auto c = small_config();
   c.depth = 1 + draw.below(3);
   c.max_num_seqs = 1 + draw.below(4);
@@ -65,7 +50,7 @@ scheduler_config random_config(draws& draw) {
   return c;
 }
 
-sampling_params random_params(draws& draw) {
+sampling_params random_params(seeded_draws& draw) {
   sampling_params p;
   p.max_tokens = draw.one_in(5) ? -1 : 1 + draw.below(14);
   p.min_tokens = draw.one_in(4) ? draw.below(5) : 0;
@@ -77,7 +62,7 @@ sampling_params random_params(draws& draw) {
   return p;
 }
 
-void submit_random(rank_world& world, draws& draw, std::int32_t max_model_len) {
+void submit_random(rank_world& world, seeded_draws& draw, std::int32_t max_model_len) {
   const auto prompt = 1 + draw.below(max_model_len - 1);
   const auto stop_after = draw.one_in(2) ? 1 + draw.below(8) : 0;
   const auto id = world.submit(prompt, random_params(draw), stop_after, draw.below(3) - 1);
@@ -87,7 +72,7 @@ void submit_random(rank_world& world, draws& draw, std::int32_t max_model_len) {
   view.fails_with = static_cast<row_error>(1 + draw.below(3));
 }
 
-void random_event(rank_world& world, draws& draw, const world_kind& kind,
+void random_event(rank_world& world, seeded_draws& draw, const world_kind& kind,
                   const scheduler_config& config) {
   const auto& views = world.views();
   switch (draw.below(10)) {
@@ -156,7 +141,7 @@ struct coverage {
 };
 
 std::string run_random(std::uint64_t seed, const world_kind& kind, coverage& seen) {
-  draws draw(seed);
+  seeded_draws draw(seed);
   auto config = random_config(draw);
   if (kind.is_tight) {
     config.prefix_cache = true;
@@ -233,7 +218,7 @@ TEST_CASE("depth 1, 2 and 3 give the same tokens and ends [I38]") {
     std::vector<std::vector<token_id>> tokens[3];
     std::vector<finish_reason> reasons[3];
     for (std::int32_t depth = 1; depth <= 3; ++depth) {
-      draws draw(seed);
+      seeded_draws draw(seed);
       auto config = random_config(draw);
       config.num_kv_blocks = 100;  // nobody ends for want of room
       config.depth = depth;

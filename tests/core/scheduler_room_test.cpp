@@ -11,12 +11,6 @@ using namespace deepinfer::test;
 
 namespace {
 
-sampling_params tokens(std::int32_t max_tokens) {
-  sampling_params p;
-  p.max_tokens = max_tokens;
-  return p;
-}
-
 void run_step(rank_world& world) {
   world.deliver_all();
   REQUIRE(world.launch());
