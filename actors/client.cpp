@@ -1,8 +1,14 @@
 #include "actors/client.hpp"
 
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <random>
+
 #include <fmt/format.h>
 
 #include "actors/client_state.hpp"
+#include "messages/wire.hpp"
 
 namespace deepinfer {
 namespace {
@@ -15,6 +21,47 @@ constexpr auto control_timeout = 10s;
 
 error node_gone() {
   return {errc::server_shutdown, "the node has stopped", {}};
+}
+
+/// Tells a sink or a caller that the node has gone where the hub drops the message instead.
+class guarded_sink final : public chunk_sink {
+public:
+  explicit guarded_sink(std::shared_ptr<chunk_sink> to) : to_(std::move(to)) {}
+  ~guarded_sink() override {
+    if (!has_ended_) to_->on_error(node_gone());
+  }
+  guarded_sink(const guarded_sink&) = delete;
+  guarded_sink& operator=(const guarded_sink&) = delete;
+
+  void on_accepted(const std::string& id) override { to_->on_accepted(id); }
+  void on_chunk(token_chunk chunk) override {
+    has_ended_ = chunk.is_last;
+    to_->on_chunk(std::move(chunk));
+  }
+  void on_error(const error& failure) override {
+    has_ended_ = true;
+    to_->on_error(failure);
+  }
+
+private:
+  std::shared_ptr<chunk_sink> to_;
+  bool has_ended_ = false;
+};
+
+struct guarded_answer {
+  explicit guarded_answer(call_answer to) : tell(std::move(to)) {}
+  ~guarded_answer() {
+    if (tell) tell(tl::unexpected<error>(node_gone()));
+  }
+  guarded_answer(const guarded_answer&) = delete;
+  guarded_answer& operator=(const guarded_answer&) = delete;
+
+  call_answer tell;
+};
+
+std::string random_name() {
+  std::random_device source;
+  return fmt::format("{:08x}{:08x}", source(), source());
 }
 
 }  // namespace
@@ -36,38 +83,100 @@ caf::error to_caf(const error& failure) {
                          failure.message, failure.param);
 }
 
-struct stream::state {
-  explicit state(client::state& node) : sink(*node.system, true) {}
+client::state::state(caf::actor_system& of, node_door_actor door, std::shared_ptr<void> kept)
+  : owner(std::move(kept)),
+    system(&of),
+    hub(of.spawn(client_hub, std::move(door))),
+    name(random_name()) {}
 
-  caf::scoped_actor sink;
+client::state::~state() {
+  tell_from_outside(hub, stop_atom::value);
+}
+
+/// Chunks wait here from the hub's thread to the reader's.
+class stream::state final : public chunk_sink {
+public:
+  state(std::shared_ptr<client::state> of, std::int32_t window)
+    : of_(std::move(of)),
+      window_(window) {}
+
+  void on_accepted(const std::string&) override {
+    const std::lock_guard lock(mutex_);
+    is_accepted_ = true;
+    changed_.notify_one();
+  }
+  void on_chunk(token_chunk chunk) override {
+    const std::lock_guard lock(mutex_);
+    has_ended_ = chunk.is_last;
+    chunks_.push_back(std::move(chunk));
+    changed_.notify_one();
+  }
+  void on_error(const error& why) override {
+    const std::lock_guard lock(mutex_);
+    has_ended_ = true;
+    failure_ = why;
+    changed_.notify_one();
+  }
+
+  result<void> wait_accepted() {
+    std::unique_lock lock(mutex_);
+    const bool has_come =
+      changed_.wait_for(lock, start_timeout, [this] { return is_accepted_ || has_ended_; });
+    if (!has_come) return fail(errc::deadline_exceeded, "the node has not taken the request");
+    if (!is_accepted_ && failure_) return tl::unexpected<error>(*failure_);
+    return {};
+  }
+
+  result<std::optional<token_chunk>> next(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, timeout, [this] { return has_ended_ || !chunks_.empty(); }))
+      return fail(errc::deadline_exceeded, fmt::format("no chunk within {} ms", timeout.count()));
+    if (chunks_.empty()) {
+      if (failure_) return tl::unexpected<error>(*failure_);
+      return std::optional<token_chunk>{};
+    }
+    auto chunk = std::optional(std::move(chunks_.front()));
+    chunks_.pop_front();
+    lock.unlock();
+    if (window_ > 0 && !chunk->is_last) tell_from_outside(of_->hub, credit_atom::value, id, 1);
+    return chunk;
+  }
+
+  void drop() {
+    const std::lock_guard lock(mutex_);
+    if (!has_ended_) tell_from_outside(of_->hub, cancel_atom::value, id);
+  }
+
   std::string id;
-  bool has_ended = false;
+
+private:
+  std::shared_ptr<client::state> of_;
+  std::int32_t window_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<token_chunk> chunks_;
+  std::optional<error> failure_;
+  bool is_accepted_ = false;
+  bool has_ended_ = false;
 };
 
-stream::stream(std::unique_ptr<state> opened) : state_(std::move(opened)) {}
+stream::stream(std::shared_ptr<state> opened) : state_(std::move(opened)) {}
 stream::stream(stream&&) noexcept = default;
-stream& stream::operator=(stream&&) noexcept = default;
-stream::~stream() = default;  // the sink leaves; the gateway, which monitors it, cancels
+stream& stream::operator=(stream&& from) noexcept {
+  if (state_) state_->drop();
+  state_ = std::move(from.state_);
+  return *this;
+}
+stream::~stream() {
+  if (state_) state_->drop();
+}
 
 const std::string& stream::id() const {
   return state_->id;
 }
 
 result<std::optional<token_chunk>> stream::next(std::chrono::milliseconds timeout) {
-  if (state_->has_ended) return std::optional<token_chunk>{};
-  result<std::optional<token_chunk>> out =
-    fail(errc::deadline_exceeded, fmt::format("no chunk within {} ms", timeout.count()));
-  state_->sink->receive(
-    [&](chunk_atom, token_chunk& chunk) {
-      state_->has_ended = chunk.finish.has_value();
-      out = std::optional(std::move(chunk));
-    },
-    [&](const caf::down_msg&) {
-      state_->has_ended = true;
-      out = tl::unexpected<error>(node_gone());
-    },
-    caf::after(timeout) >> [] {});
-  return out;
+  return state_->next(timeout);
 }
 
 void generate_result::add(const token_chunk& chunk) {
@@ -85,27 +194,36 @@ void generate_result::add(const token_chunk& chunk) {
     call.arguments += delta.arguments;
   }
   if (chunk.finish) finish = *chunk.finish;
+  if (chunk.timings) timings = *chunk.timings;
+}
+
+std::string client::start(generate_request request, std::shared_ptr<chunk_sink> sink) const {
+  if (request.request_id.empty())
+    request.request_id = fmt::format("{}-{}", state_->name, ++state_->started);
+  auto id = request.request_id;
+  tell_from_outside(state_->hub, generate_atom::value, std::move(request),
+                    sink_ptr(std::make_shared<guarded_sink>(std::move(sink))));
+  return id;
 }
 
 result<stream> client::generate(const generate_request& request) const {
-  auto opened = std::make_unique<stream::state>(*state_);
-  opened->sink->monitor(state_->gateway);
-  result<stream> out = fail(errc::internal, "no answer");
-  opened->sink
-    ->request(state_->gateway, start_timeout, generate_atom::value, request,
-              caf::actor_cast<caf::actor>(opened->sink))
-    .receive(
-      [&](std::string& id) {
-        opened->id = std::move(id);
-        out = stream(std::move(opened));
-      },
-      [&](caf::error& failure) { out = tl::unexpected<error>(from_caf(failure)); });
+  auto opened = std::make_shared<stream::state>(state_, request.window);
+  auto named = request;
+  if (named.request_id.empty())
+    named.request_id = fmt::format("{}-{}", state_->name, ++state_->started);
+  opened->id = named.request_id;
+  start(std::move(named), opened);
+  stream out(opened);
+  DI_TRY_VOID(opened->wait_accepted());
   return out;
 }
 
 result<generate_result> client::generate_sync(const generate_request& request,
                                               std::chrono::milliseconds timeout) const {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
+  if (request.sampling.n != 1)
+    return fail(errc::invalid_argument,
+                fmt::format("n: found {}, expected 1 for one answer", request.sampling.n), "n");
   DI_TRY(auto chunks, generate(request));
   generate_result out;
   while (true) {
@@ -120,14 +238,99 @@ result<generate_result> client::generate_sync(const generate_request& request,
   return out;
 }
 
+void client::take(const std::string& request_id, std::int32_t chunks) const {
+  tell_from_outside(state_->hub, credit_atom::value, request_id, chunks);
+}
+
+void client::drop(const std::string& request_id) const {
+  tell_from_outside(state_->hub, cancel_atom::value, request_id);
+}
+
 result<bool> client::cancel(const std::string& request_id) const {
-  return ask_and_wait<bool>(*state_->system, state_->gateway, control_timeout, cancel_atom::value,
+  return ask_and_wait<bool>(*state_->system, state_->hub, control_timeout, cancel_atom::value,
                             request_id);
 }
 
+void client::call(std::string_view verb, std::string bytes,
+                  std::function<void(result<std::string>)> answer,
+                  std::chrono::milliseconds timeout) const {
+  auto guard = std::make_shared<guarded_answer>(std::move(answer));
+  tell_from_outside(state_->hub, call_atom::value, std::string(verb), std::move(bytes),
+                    static_cast<std::uint32_t>(timeout.count()),
+                    call_answer([guard](result<std::string> reply) {
+                      std::exchange(guard->tell, nullptr)(std::move(reply));
+                    }));
+}
+
+result<std::string> client::call(std::string_view verb, std::string bytes,
+                                 std::chrono::milliseconds timeout) const {
+  struct slot {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<result<std::string>> answer;
+  };
+  const auto shared = std::make_shared<slot>();
+  call(
+    verb, std::move(bytes),
+    [shared](result<std::string> answer) {
+      const std::lock_guard lock(shared->mutex);
+      shared->answer = std::move(answer);
+      shared->changed.notify_one();
+    },
+    timeout);
+  std::unique_lock lock(shared->mutex);
+  // The hub keeps the deadline; where it has gone nobody answers.
+  if (!shared->changed.wait_for(lock, timeout + 1s, [&] { return shared->answer.has_value(); }))
+    return tl::unexpected<error>(node_gone());
+  return std::move(*shared->answer);
+}
+
 result<node_stats> client::stats() const {
-  return ask_and_wait<node_stats>(*state_->system, state_->supervisor, control_timeout,
-                                  stats_atom::value);
+  DI_TRY(const auto bytes, call(verb::stats, {}));
+  return from_wire<node_stats>(bytes);
+}
+
+result<node_health> client::health() const {
+  DI_TRY(const auto bytes, call(verb::health, {}));
+  return from_wire<node_health>(bytes);
+}
+
+result<model_info> client::model() const {
+  DI_TRY(const auto bytes, call(verb::model, {}));
+  return from_wire<model_info>(bytes);
+}
+
+result<token_list> client::tokenize(const tokenize_call& asked) const {
+  DI_TRY(const auto bytes, call(verb::tokenize, to_wire(asked)));
+  return from_wire<token_list>(bytes);
+}
+
+result<std::string> client::detokenize(const std::vector<token_id>& ids) const {
+  DI_TRY(const auto bytes, call(verb::detokenize, to_wire(token_list{ids, {}, {}})));
+  DI_TRY(auto reply, from_wire<text_reply>(bytes));
+  return std::move(reply.text);
+}
+
+result<token_list> client::render(const std::string& chat_json) const {
+  DI_TRY(const auto bytes, call(verb::render, to_wire(tokenize_call{{}, chat_json, false})));
+  return from_wire<token_list>(bytes);
+}
+
+result<request_list> client::requests() const {
+  DI_TRY(const auto bytes, call(verb::requests, {}));
+  return from_wire<request_list>(bytes);
+}
+
+result<std::string> client::drain(std::chrono::milliseconds timeout) const {
+  DI_TRY(const auto bytes, call(verb::drain, to_wire(number_call{timeout.count()}), timeout + 5s));
+  DI_TRY(auto reply, from_wire<text_reply>(bytes));
+  return std::move(reply.text);
+}
+
+result<std::string> client::trace(std::int32_t steps) const {
+  DI_TRY(const auto bytes, call(verb::trace, to_wire(number_call{steps})));
+  DI_TRY(auto reply, from_wire<text_reply>(bytes));
+  return std::move(reply.text);
 }
 
 }  // namespace deepinfer

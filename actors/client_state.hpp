@@ -1,17 +1,29 @@
 /// What a client holds of a node: private to actors/, since it names CAF.
 #pragma once
 
-#include <functional>
+#include <atomic>
+#include <memory>
 
 #include "actors/client.hpp"
+#include "actors/client_hub.hpp"
 #include "actors/protocol.hpp"
 
 namespace deepinfer {
 
-struct client::state {
-  caf::actor_system* system = nullptr;
-  gateway_actor gateway;
-  supervisor_actor supervisor;
+/// Ends its hub, and with it every open request. `owner` keeps alive what a client over the network
+/// runs on.
+class client::state {
+public:
+  state(caf::actor_system& system, node_door_actor door, std::shared_ptr<void> owner = nullptr);
+  ~state();
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
+
+  std::shared_ptr<void> owner;
+  caf::actor_system* system;
+  client_hub_actor hub;
+  std::string name;  ///< what ids of its requests begin with
+  std::atomic<std::uint64_t> started{0};
 };
 
 /// The error inside an answer that failed; see `to_caf`.

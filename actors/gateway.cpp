@@ -19,9 +19,12 @@ std::uint64_t draw_seed() {
 
 void send_chunk(gateway_request& request, token_chunk chunk) {
   if (chunk.finish) chunk.finish->seed = request.sequence.params->seed;
+  chunk.is_last = chunk.finish.has_value();
   chunk.request_id = request.id;
   chunk.seq = request.next_seq++;
-  tell_from_outside(request.sink, chunk_atom::value, std::move(chunk));
+  chunk_list list;
+  list.chunks.push_back(std::move(chunk));
+  tell_from_outside(request.sink, chunk_atom::value, std::move(list));
 }
 
 void forget(pointer self, seq_id sequence) {
@@ -29,6 +32,7 @@ void forget(pointer self, seq_id sequence) {
   const auto found = state.requests.find(sequence);
   if (found == state.requests.end()) return;
   self->demonitor(found->second->sink);
+  if (state.config.on_forgotten) state.config.on_forgotten(sequence);
   state.by_id.erase(found->second->id);
   state.requests.erase(found);
 }
@@ -85,6 +89,7 @@ caf::result<std::string> start(pointer self, const generate_request& asked,
                     output_stream(state.config.intake->words(), std::move(accepted->output)),
                     sink});
   self->monitor(sink);
+  if (state.config.on_accepted) state.config.on_accepted(request->sequence);
   if (state.rank) tell(self, *state.rank, submit_batch{request->sequence});
   state.by_id.emplace(id, sequence);
   state.requests.emplace(sequence, std::move(request));
@@ -178,6 +183,9 @@ gateway_actor::behavior_type gateway(pointer self, gateway_config config) {
       cancel(self, found->second);
       return true;
     },
+    [](credit_atom, const std::string&, std::int32_t) {},
+    [](list_atom) { return request_list{}; },
+    [](tick_atom) {},
     [self](const chunk_batch& batch) { deliver(self, batch); },
     [self](rank_up_atom, const scheduler_actor& rank) { on_rank_up(self, rank); },
     [self](rank_down_atom, const std::string& reason, bool is_final) {

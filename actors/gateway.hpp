@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "actors/output_stream.hpp"
 #include "actors/protocol.hpp"
 #include "actors/request_intake.hpp"
+#include "runtime/base/metrics.hpp"
 
 namespace deepinfer {
 
@@ -24,6 +26,9 @@ struct gateway_config {
   std::shared_ptr<const request_intake> intake;
   std::optional<std::uint64_t> seed;      ///< for requests that bring none; absent = drawn
   std::int32_t max_open_requests = 1024;  ///< more are refused with queue_full
+  metrics* counts = nullptr;              ///< null: nothing is counted
+  std::function<void(const sequence_request&)> on_accepted;  ///< null: nobody
+  std::function<void(seq_id)> on_forgotten;
 };
 
 struct gateway_request {

@@ -17,9 +17,11 @@
 
 namespace deepinfer {
 
+class actor_host;
 class device;
 class grammar_source;
 class host_pace;
+class metrics;
 class verify_sizer;
 class work_meter;
 class request_intake;
@@ -37,6 +39,15 @@ struct rank_machines {
   std::shared_ptr<grammar_source> grammars;  ///< null: requests with a grammar are refused
   std::shared_ptr<verify_sizer> sizer;       ///< null: every draft is verified
   host_pace* pace = nullptr;                 ///< null: none; outlives the node
+  /// Told of each sequence before its first step, and when nobody starts it again; null: nobody.
+  std::function<void(const sequence_request&)> on_accepted;
+  std::function<void(seq_id)> on_forgotten;
+};
+
+/// What a node shares with the process around it; what is absent it makes for itself.
+struct node_parts {
+  std::shared_ptr<actor_host> host;  ///< the actor system, alive before the model is loaded
+  std::shared_ptr<metrics> counts;
 };
 
 /// What was loaded, for people.
@@ -62,11 +73,11 @@ public:
   static result<std::unique_ptr<node>> load(const engine_settings& settings,
                                             const std::string& path,
                                             const load_progress& on_progress = {},
-                                            work_meter* meter = nullptr);
+                                            work_meter* meter = nullptr, node_parts parts = {});
 
   /// Starts actors over `machines`, whose runner fits `settings`.
   static std::unique_ptr<node> start(const engine_settings& settings, rank_machines machines,
-                                     node_facts facts);
+                                     node_facts facts, node_parts parts = {});
 
   ~node();  ///< stop()
   node(const node&) = delete;
@@ -99,7 +110,7 @@ private:
   static result<std::unique_ptr<node>> load_unguarded(const engine_settings& settings,
                                                       const std::string& path,
                                                       const load_progress& on_progress,
-                                                      work_meter* meter);
+                                                      work_meter* meter, node_parts parts);
   struct machinery;
   node(std::unique_ptr<machinery> running, node_facts facts);
 

@@ -194,9 +194,10 @@ void check_threads() {
 }  // namespace
 
 result<std::unique_ptr<node>> node::load(const engine_settings& settings, const std::string& path,
-                                         const load_progress& on_progress, work_meter* meter) {
+                                         const load_progress& on_progress, work_meter* meter,
+                                         node_parts parts) {
   try {
-    return load_unguarded(settings, path, on_progress, meter);
+    return load_unguarded(settings, path, on_progress, meter, std::move(parts));
   } catch (const std::system_error& failure) {
     return fail(errc::no_device, fmt::format("threads of the device and of the actors can't be "
                                              "started: {} (see the limits of this user)",
@@ -210,7 +211,7 @@ result<std::unique_ptr<node>> node::load(const engine_settings& settings, const 
 result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settings,
                                                    const std::string& path,
                                                    const load_progress& on_progress,
-                                                   work_meter* meter) {
+                                                   work_meter* meter, node_parts parts) {
   const auto begin = std::chrono::steady_clock::now();
   if (settings.engine.device == device_kind::virtual_clock)
     return fail(errc::bad_config, "device: the virtual device runs scripted tests, expected cpu");
@@ -250,7 +251,7 @@ result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settin
   facts.load_seconds =
     std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   check_threads();
-  return start(settings, std::move(machines), std::move(facts));
+  return start(settings, std::move(machines), std::move(facts), std::move(parts));
 }
 
 }  // namespace deepinfer

@@ -24,6 +24,7 @@
 
 #include "actors/caf_compat.hpp"
 #include "messages/client.hpp"
+#include "messages/control.hpp"
 #include "messages/device.hpp"
 #include "messages/kv.hpp"
 #include "messages/plan.hpp"
@@ -56,6 +57,14 @@ using kill_atom = caf::atom_constant<caf::atom("kill")>;
 using wake_atom = caf::atom_constant<caf::atom("wake")>;
 using turn_atom = caf::atom_constant<caf::atom("turn")>;
 using flush_atom = caf::atom_constant<caf::atom("flush")>;
+using hold_atom = caf::atom_constant<caf::atom("hold")>;
+using credit_atom = caf::atom_constant<caf::atom("credit")>;
+using list_atom = caf::atom_constant<caf::atom("list")>;
+using call_atom = caf::atom_constant<caf::atom("call")>;
+using started_atom = caf::atom_constant<caf::atom("started")>;
+using ended_atom = caf::atom_constant<caf::atom("ended")>;
+using ready_atom = caf::atom_constant<caf::atom("ready")>;
+using tick_atom = caf::atom_constant<caf::atom("tick")>;
 
 /// An operator's word to a scheduler. Answered when it has taken effect: a pause when nothing is in
 /// flight, a drain when no sequence is left, a flush when the prefix cache is empty; else at once.
@@ -131,6 +140,8 @@ using scheduler_actor = caf::typed_actor<
   note<kv_grant>,
   // Ends a sequence; unknown ids are legal.
   note<abort_atom, seq_id>,
+  // Plans no further row of a sequence, or plans them again: its client takes nothing.
+  note<hold_atom, seq_id, bool>,
   // Does what an operator says.
   rpc<bool, scheduler_order>,
   // Something outside may have become ready (a grammar): looks again.
@@ -143,21 +154,52 @@ using scheduler_actor = caf::typed_actor<
   // The newest steps of the trace ring, oldest first.
   rpc<std::vector<step_trace>, trace_atom, std::uint32_t>>;
 
-/// GATEWAY: the clients' side: checks, tokenizes, names, detokenizes, streams, cancels.
-using gateway_actor = caf::typed_actor<
-  // Starts a request whose chunks go to `sink` as (chunk_atom, token_chunk); answered with its id.
-  // An error ends it before it has begun. If the sink leaves, the request is cancelled.
-  rpc<std::string, generate_atom, generate_request, caf::actor>,
-  // Cancels a request: true where it was still running. Its sink gets the final chunk.
-  rpc<bool, cancel_atom, std::string>,
+/// RANK CLIENT: whom a rank tells what its sequences gained: a gateway, or who stands in for one.
+using rank_client_actor = caf::typed_actor<
   // Tokens of a settled step.
   note<chunk_batch>,
   // A rank can be used (again); it has been lost, and why, and whether for good.
   note<rank_up_atom, scheduler_actor>, note<rank_down_atom, std::string, bool>,
   // Ends every open request with server_shutdown, then leaves.
-  note<stop_atom>,
-  // What the node is doing.
+  note<stop_atom>>;
+
+/// FRONT: takes requests: a gateway for one rank, a router for all that a node knows, a link to
+/// another node.
+using front_actor = caf::typed_actor<
+  // Starts a request whose chunks go to `sink` as (chunk_atom, chunk_list); answered with its id.
+  // An error ends it before it has begun. If the sink leaves, the request is cancelled.
+  rpc<std::string, generate_atom, generate_request, caf::actor>,
+  // Cancels a request: true where it was still running. Its sink gets the final chunk.
+  rpc<bool, cancel_atom, std::string>,
+  // The client of a request with a window takes so many chunks more.
+  note<credit_atom, std::string, std::int32_t>,
+  // Open requests, in order of arrival.
+  rpc<request_list, list_atom>,
+  // What it is doing.
   rpc<node_stats, stats_atom>>;
+
+/// GATEWAY: the clients' side of one rank: checks, tokenizes, names, detokenizes, streams, cancels.
+using gateway_actor = rank_client_actor::extend_with<front_actor>::extend<
+  // Looks at the clock: clients that take nothing, requests that wait too long. INTERNAL.
+  note<tick_atom>>;
+
+/// REQUEST WATCHER: told by the replicas' fronts how their requests fare. The number is that of the
+/// replica.
+using request_watcher_actor = caf::typed_actor<
+  // The first row of a request was launched, behind so many prompt tokens from the cache.
+  note<started_atom, std::int32_t, std::string, std::int32_t>,
+  // A request has ended, with so many outputs.
+  note<ended_atom, std::int32_t, std::string, std::int32_t>,
+  // The replica can take requests, or cannot and why.
+  note<ready_atom, std::int32_t, bool, std::string>>;
+
+/// NODE DOOR: everything a client may ask of a node, its operator's verbs included (control.hpp):
+/// a router, or the link to a node elsewhere.
+using node_door_actor = front_actor::extend<
+  // The answer of a verb, both as Protobuf bytes.
+  rpc<std::string, call_atom, std::string, std::string>,
+  // Leaves.
+  note<stop_atom>>;
 
 /// RANK SUPERVISOR: starts the five actors of a rank, and starts them again when one has died, once
 /// the device has drained.
@@ -198,6 +240,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::device_status)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::phase_times)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::chunk_batch)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::generate_request)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::token_chunk)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::chunk_list)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::request_list)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::node_stats)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(std::vector<deepinfer::step_trace>)

@@ -74,6 +74,7 @@ void start(pointer self) {
   links.grammars = config.hooks.grammars ? config.hooks.grammars : config.grammars;
   links.sizer = config.sizer;
   links.hooks = config.hooks;
+  links.counts = config.counts;
   links.trace_steps = config.trace_steps;
   links.answer_timeout = 4 * config.watchdog;
   it.scheduler = system.spawn(scheduler, config.scheduler, links);
@@ -196,7 +197,7 @@ caf::typed_response_promise<node_stats> gather_stats(pointer self) {
 }  // namespace
 
 supervisor_actor::behavior_type rank_supervisor(pointer self, rank_config config,
-                                                gateway_actor gateway, device_doors* doors) {
+                                                rank_client_actor gateway, device_doors* doors) {
   auto& state = self->state;
   state.config = std::move(config);
   state.gateway = std::move(gateway);

@@ -15,6 +15,7 @@
 #include "actors/device_gate.hpp"
 #include "actors/protocol.hpp"
 #include "actors/rank_hooks.hpp"
+#include "runtime/base/metrics.hpp"
 #include "runtime/core/scheduler_core.hpp"
 #include "runtime/model/step_runner.hpp"
 
@@ -31,6 +32,7 @@ struct rank_config {
   std::size_t trace_steps = 4096;
   std::int32_t max_restarts = 8;
   rank_hooks hooks;
+  metrics* counts = nullptr;  ///< null: nothing is counted
 };
 
 /// Completions are called with doors; they outlive the actors, so their owner is the node.
@@ -48,7 +50,7 @@ struct rank_supervisor_state {
   };
 
   rank_config config;
-  gateway_actor gateway;
+  rank_client_actor gateway;
   device_doors* doors = nullptr;
   std::optional<parts> running;
   std::size_t alive = 0;  ///< actors of the rank not yet gone
@@ -59,6 +61,6 @@ struct rank_supervisor_state {
 
 supervisor_actor::behavior_type
 rank_supervisor(supervisor_actor::stateful_pointer<rank_supervisor_state> self, rank_config config,
-                gateway_actor gateway, device_doors* doors);
+                rank_client_actor gateway, device_doors* doors);
 
 }  // namespace deepinfer

@@ -406,6 +406,7 @@ scheduler_actor::behavior_type scheduler(pointer self, scheduler_config config,
       self->state.core->abort(sequence, finish_reason::abort, errc::cancelled, "cancelled");
       turn(self);
     },
+    [](hold_atom, seq_id, bool) {},
     [self](const scheduler_order& order) { return obey(self, order); },
     [self](wake_atom) { turn(self); },
     [self](turn_atom) { take_turn(self); },

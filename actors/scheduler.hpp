@@ -15,6 +15,7 @@
 
 #include "actors/protocol.hpp"
 #include "actors/rank_hooks.hpp"
+#include "runtime/base/metrics.hpp"
 #include "runtime/base/trace_ring.hpp"
 #include "runtime/core/bubble_accountant.hpp"
 #include "runtime/core/scheduler_core.hpp"
@@ -29,7 +30,7 @@ struct scheduler_links {
   worker_actor worker;
   kv_allocator_actor allocator;
   release_collector_actor collector;
-  gateway_actor gateway;
+  rank_client_actor gateway;
   const device* clock = nullptr;
   const token_texts* texts = nullptr;
   grammar_source* grammars = nullptr;
@@ -37,6 +38,7 @@ struct scheduler_links {
   std::size_t trace_steps = 4096;
   std::chrono::microseconds answer_timeout{};  ///< longest wait for a result; above the watchdog
   rank_hooks hooks;
+  metrics* counts = nullptr;  ///< null: nothing is counted
 };
 
 struct scheduler_state {

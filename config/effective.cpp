@@ -185,16 +185,71 @@ private:
   std::vector<std::string> warnings_;
 };
 
+/// The plain enumerators stand in the schema's order, which begins with an unspecified one.
+template <class Plain, class Enum>
+Plain in_order(Enum from) {
+  return static_cast<Plain>(static_cast<int>(from) - 1);
+}
+
 model_settings plain(const v1::ModelSettings& from) {
   model_settings to;
   to.path = from.path();
   to.served_names.assign(from.served_name().begin(), from.served_name().end());
   if (from.has_max_model_len()) to.max_model_len = from.max_model_len();
+  to.format = in_order<load_format>(from.load_format());
+  to.script = from.script();
   return to;
 }
 
+template <class List>
+std::vector<std::string> texts_of(const List& from) {
+  return {from.begin(), from.end()};
+}
+
 server_settings plain(const v1::ServerSettings& from) {
-  return {.max_queued_requests = from.max_queued_requests()};
+  using std::chrono::milliseconds;
+  server_settings to;
+  to.host = from.host();
+  to.port = static_cast<std::uint16_t>(from.port());
+  to.max_queued_requests = from.max_queued_requests();
+  to.queue_timeout = milliseconds(from.queue_timeout());
+  to.api_keys = texts_of(from.api_key());
+  to.api_key_file = from.api_key_file();
+  to.open_metrics = from.open_metrics();
+  to.cors_origins = texts_of(from.cors_origin());
+  to.max_request_bytes = static_cast<std::uint64_t>(from.max_request_bytes());
+  to.max_json_depth = from.max_json_depth();
+  to.max_n = from.max_n();
+  to.max_connections = from.max_connections();
+  to.header_timeout = milliseconds(from.header_timeout());
+  to.body_timeout = milliseconds(from.body_timeout());
+  to.idle_timeout = milliseconds(from.idle_timeout());
+  to.keep_alive_interval = milliseconds(from.keep_alive_interval());
+  to.eof_is_gone = from.eof_is_gone();
+  to.strict_fields = from.strict_fields();
+  to.shutdown_timeout = milliseconds(from.shutdown_timeout());
+  to.client_window = from.client_window();
+  to.slow_consumer_timeout = milliseconds(from.slow_consumer_timeout());
+  to.routing = in_order<routing_rule>(from.routing());
+  to.fair_shares = from.fair_shares();
+  to.nonstream_keep_alive = from.nonstream_keep_alive();
+  return to;
+}
+
+actor_settings plain(const v1::ActorSettings& from) {
+  actor_settings to;
+  to.host = from.host();
+  to.port = static_cast<std::uint16_t>(from.port());
+  to.is_enabled = from.enabled();
+  to.peers = texts_of(from.peers());
+  to.join = texts_of(from.join());
+  to.node_name = from.node_name();
+  to.heartbeat_interval = std::chrono::milliseconds(from.heartbeat_interval());
+  to.connection_timeout = std::chrono::milliseconds(from.connection_timeout());
+  to.tls_certificate = from.tls_certificate();
+  to.tls_key = from.tls_key();
+  to.tls_ca = from.tls_ca();
+  return to;
 }
 
 device_kind plain(v1::DeviceKind from) {
@@ -210,12 +265,6 @@ numeric_setting plain(v1::Numeric from) {
 kernel_setting plain(v1::KernelSet from) {
   if (from == v1::KERNEL_SET_REFERENCE) return kernel_setting::reference;
   return from == v1::KERNEL_SET_AVX2 ? kernel_setting::avx2 : kernel_setting::automatic;
-}
-
-/// The plain enumerators stand in the schema's order, which begins with an unspecified one.
-template <class Plain, class Enum>
-Plain in_order(Enum from) {
-  return static_cast<Plain>(static_cast<int>(from) - 1);
 }
 
 void add_policies(const v1::StepSettings& from, step_settings& to) {
@@ -260,6 +309,7 @@ step_settings plain(const v1::StepSettings& from) {
                          ? sampling_rule::deepseek
                          : sampling_rule::as_requested;
   to.watchdog = std::chrono::milliseconds(from.watchdog());
+  to.dp_size = from.dp_size();
   return to;
 }
 
@@ -279,6 +329,9 @@ observability_settings plain(const v1::ObservabilitySettings& from) {
   to.format = from.log_format() == v1::LOG_FORMAT_JSON ? log_format::json : log_format::text;
   to.trace_file = from.trace_file();
   to.trace_buffer_steps = from.trace_buffer_steps();
+  to.stats_interval = std::chrono::milliseconds(from.stats_interval());
+  to.log_requests = in_order<request_logging>(from.log_requests());
+  to.metrics_prefix = from.metrics_prefix();
   return to;
 }
 
@@ -286,6 +339,7 @@ effective_config merger::finish() {
   effective_config out;
   out.settings = {.model = plain(root_.model()),
                   .server = plain(root_.server()),
+                  .actor = plain(root_.actor()),
                   .engine = plain(root_.engine()),
                   .observability = plain(root_.observability())};
   for (std::size_t i = 0; i < origins_.size(); ++i) {

@@ -28,14 +28,57 @@ enum class replay_setting : std::uint8_t { off, mask, compact };
 enum class sampling_rule : std::uint8_t { as_requested, deepseek };
 enum class log_format : std::uint8_t { text, json };
 
+enum class load_format : std::uint8_t { automatic, safetensors, drawn_weights };
+enum class routing_rule : std::uint8_t { prefix, least_load, round_robin };
+enum class request_logging : std::uint8_t { off, meta, full };
+
 struct model_settings {
   std::string path;                           ///< checkpoint directory; empty = the embedded model
   std::vector<std::string> served_names;      ///< empty = the directory's name
   std::optional<std::int32_t> max_model_len;  ///< tokens; absent = what the model was made for
+  load_format format = load_format::automatic;
+  std::string script;  ///< answers of a scripted model (actors/scripted_model.hpp); empty = none
 };
 
+/// HTTP and the limits of requests.
 struct server_settings {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 8000;  ///< 0: any free one
   std::int32_t max_queued_requests = 1024;
+  std::chrono::milliseconds queue_timeout{600'000};  ///< 0: none
+  std::vector<std::string> api_keys;                 ///< KEY or NAME=KEY
+  std::string api_key_file;
+  bool open_metrics = false;
+  std::vector<std::string> cors_origins;
+  std::uint64_t max_request_bytes = 32 << 20;
+  std::int32_t max_json_depth = 64;
+  std::int32_t max_n = 16;
+  std::int32_t max_connections = 4096;
+  std::chrono::milliseconds header_timeout{10'000};
+  std::chrono::milliseconds body_timeout{30'000};
+  std::chrono::milliseconds idle_timeout{120'000};
+  std::chrono::milliseconds keep_alive_interval{10'000};  ///< of comments in a stream
+  bool eof_is_gone = false;
+  bool strict_fields = false;
+  std::chrono::milliseconds shutdown_timeout{30'000};
+  std::int32_t client_window = 64;  ///< chunks
+  std::chrono::milliseconds slow_consumer_timeout{60'000};
+  routing_rule routing = routing_rule::prefix;
+  bool fair_shares = true;
+  bool nonstream_keep_alive = false;
+};
+
+/// Remote clients and other nodes.
+struct actor_settings {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 4242;  ///< 0: any free one
+  bool is_enabled = true;
+  std::vector<std::string> peers;  ///< HOST:PORT, nodes to send requests to
+  std::vector<std::string> join;   ///< HOST:PORT, nodes that may send requests here
+  std::string node_name;           ///< empty: host name and port
+  std::chrono::milliseconds heartbeat_interval{1'000};
+  std::chrono::milliseconds connection_timeout{5'000};
+  std::string tls_certificate, tls_key, tls_ca;  ///< all or none
 };
 
 struct step_settings {
@@ -73,6 +116,7 @@ struct step_settings {
   sampling_rule sampling_policy = sampling_rule::as_requested;
   std::chrono::milliseconds watchdog{
     60'000};  ///< a device step unanswered for this long has failed
+  std::int32_t dp_size = 1;  ///< replicas
 };
 
 struct observability_settings {
@@ -80,11 +124,15 @@ struct observability_settings {
   log_format format = log_format::text;
   std::string trace_file;  ///< Chrome trace written at the end; empty = none
   std::int32_t trace_buffer_steps = 4096;
+  std::chrono::milliseconds stats_interval{5'000};  ///< 0: none
+  request_logging log_requests = request_logging::meta;
+  std::string metrics_prefix = "deepinfer:";
 };
 
 struct engine_settings {
   model_settings model;
   server_settings server;
+  actor_settings actor;
   step_settings engine;
   observability_settings observability;
 };

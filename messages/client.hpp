@@ -24,6 +24,7 @@ struct sampling_request {
   std::optional<std::uint64_t> seed;
   std::optional<std::int32_t> max_tokens;  ///< absent: what the policy and the context leave
   std::int32_t min_tokens = 0;
+  std::int32_t n = 1;  ///< answers; number i > 0 has the seed mix(seed, i)
   std::optional<std::int32_t> logprobs;
   bool ignore_eos = false;
   bool include_stop = false;
@@ -41,7 +42,8 @@ struct sampling_request {
                   field{"frequency_penalty", &s::frequency_penalty},
                   field{"repetition_penalty", &s::repetition_penalty}, field{"seed", &s::seed},
                   field{"max_tokens", &s::max_tokens}, field{"min_tokens", &s::min_tokens},
-                  field{"logprobs", &s::logprobs}, field{"ignore_eos", &s::ignore_eos},
+                  field{"n", &s::n}, field{"logprobs", &s::logprobs},
+                  field{"ignore_eos", &s::ignore_eos},
                   field{"include_stop", &s::include_stop},
                   field{"skip_special_tokens", &s::skip_special_tokens},
                   field{"grammar", &s::grammar}, field{"stop_token_ids", &s::stop_token_ids},
@@ -51,7 +53,8 @@ struct sampling_request {
 
 /// client -> gateway. Exactly one of `text`, `ids`, `chat` is set.
 struct generate_request {
-  std::string request_id;                    ///< chosen by the client; empty = the node names it
+  std::string request_id;  ///< unique among open ones; empty = the node names it
+  std::string model;       ///< a served name; empty = the node's
   std::optional<std::string> text;           ///< continued as it stands, BOS first
   std::optional<std::vector<token_id>> ids;  ///< used as given
   std::optional<std::string> chat;           ///< JSON of a chat request: messages, tools, options
@@ -59,13 +62,35 @@ struct generate_request {
   std::int32_t priority = 0;
   /// Of a tenant: requests share cached prefixes only with those of the same salt, or of none.
   std::optional<std::string> cache_salt;
+  std::string tenant;       ///< whose fair share this is: the name of a key, never the key
+  std::string session;      ///< requests of one session go to the same replica where they can
+  std::string traceparent;  ///< W3C trace context, logged
+  std::string client_request_id;  ///< what the client calls it: logged, never a key
+  std::int32_t window = 0;  ///< chunks that may be sent and not taken; 0: no bound
 
   static constexpr auto describe() {
     using s = generate_request;
-    return fields(field{"request_id", &s::request_id}, field{"text", &s::text},
-                  field{"token_ids", &s::ids}, field{"chat_json", &s::chat},
-                  field{"sampling", &s::sampling}, field{"priority", &s::priority},
-                  field{"cache_salt", &s::cache_salt});
+    return fields(field{"request_id", &s::request_id}, field{"model", &s::model},
+                  field{"text", &s::text}, field{"token_ids", &s::ids},
+                  field{"chat_json", &s::chat}, field{"sampling", &s::sampling},
+                  field{"priority", &s::priority}, field{"cache_salt", &s::cache_salt},
+                  field{"tenant", &s::tenant}, field{"session", &s::session},
+                  field{"traceparent", &s::traceparent},
+                  field{"client_request_id", &s::client_request_id}, field{"window", &s::window});
+  }
+};
+
+/// Where the time of a request went, by the node's clock.
+struct request_timings {
+  std::int64_t queued_us = 0;   ///< from its arrival to the launch of its first row
+  std::int64_t prefill_us = 0;  ///< from then to its first token
+  std::int64_t decode_us = 0;   ///< from its first token to its last
+  std::int32_t preemptions = 0;
+
+  static constexpr auto describe() {
+    using s = request_timings;
+    return fields(field{"queued_us", &s::queued_us}, field{"prefill_us", &s::prefill_us},
+                  field{"decode_us", &s::decode_us}, field{"preemptions", &s::preemptions});
   }
 };
 
@@ -82,25 +107,37 @@ struct tool_call_delta {
   }
 };
 
-/// gateway -> client. Chunks of a request are numbered from 0 without a gap; the last one, and only
-/// the last one, carries `finish`.
+/// gateway -> client. Chunks of a request are numbered from 0 without a gap. The last one of each of
+/// its answers carries `finish`; with the last of these, `is_last`, the request has ended.
 struct token_chunk {
   std::string request_id;
   std::uint64_t seq = 0;
+  std::int32_t index = 0;      ///< of the answer, 0 to n - 1
   std::string text;            ///< whole UTF-8 sequences only; stop strings already cut
   std::string reasoning_text;  ///< chat only
   std::vector<tool_call_delta> tool_calls;
   std::vector<token_id> ids;
   std::vector<token_logprobs> logprobs;
   std::optional<sequence_finish> finish;
+  std::optional<request_timings> timings;  ///< with `finish`
+  bool is_last = false;
 
   static constexpr auto describe() {
     using s = token_chunk;
     return fields(field{"request_id", &s::request_id}, field{"seq", &s::seq},
-                  field{"text", &s::text}, field{"reasoning_text", &s::reasoning_text},
+                  field{"index", &s::index}, field{"text", &s::text},
+                  field{"reasoning_text", &s::reasoning_text},
                   field{"tool_calls", &s::tool_calls}, field{"tokens", &s::ids},
-                  field{"logprobs", &s::logprobs}, field{"finish", &s::finish});
+                  field{"logprobs", &s::logprobs}, field{"finish", &s::finish},
+                  field{"timings", &s::timings}, field{"is_last", &s::is_last});
   }
+};
+
+/// The chunks of one client's requests that came together.
+struct chunk_list {
+  std::vector<token_chunk> chunks;
+
+  static constexpr auto describe() { return fields(field{"chunks", &chunk_list::chunks}); }
 };
 
 /// What a node is doing, for people and tests.

@@ -74,9 +74,11 @@ std::string_view name_of(finish_reason reason);
 struct token_logprobs {
   std::vector<token_id> ids;
   std::vector<float> logprobs;
+  std::vector<std::string> texts;  ///< bytes of each id; only towards clients
 
   static constexpr auto describe() {
-    return fields(field{"ids", &token_logprobs::ids}, field{"logprobs", &token_logprobs::logprobs});
+    return fields(field{"ids", &token_logprobs::ids}, field{"logprobs", &token_logprobs::logprobs},
+                  field{"texts", &token_logprobs::texts});
   }
 };
 

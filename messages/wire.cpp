@@ -24,6 +24,7 @@ static_assert(static_cast<int>(finish_reason::abort) == v1::FINISH_REASON_ABORT)
 static_assert(static_cast<int>(finish_reason::error) == v1::FINISH_REASON_ERROR);
 static_assert(static_cast<int>(finish_reason::resource) == v1::FINISH_REASON_RESOURCE);
 static_assert(static_cast<int>(finish_reason::tool_calls) == v1::FINISH_REASON_TOOL_CALLS);
+static_assert(static_cast<int>(health_state::failed) == v1::HEALTH_STATE_FAILED);
 
 bool is_utf8(const std::string& text) {
   return pb::internal::IsStructurallyValidUTF8(text.data(), static_cast<int>(text.size()));
@@ -60,6 +61,9 @@ void put(Message& m, const FieldDescriptor& f, std::uint64_t v) {
 void put(Message& m, const FieldDescriptor& f, float v) {
   m.GetReflection()->SetFloat(&m, &f, v);
 }
+void put(Message& m, const FieldDescriptor& f, double v) {
+  m.GetReflection()->SetDouble(&m, &f, v);
+}
 void put(Message& m, const FieldDescriptor& f, const std::string& v) {
   const bool is_text = f.type() == FieldDescriptor::TYPE_STRING;
   m.GetReflection()->SetString(&m, &f, is_text ? as_utf8(v) : v);
@@ -68,6 +72,9 @@ void put(Message& m, const FieldDescriptor& f, seq_id v) {
   put(m, f, v.value);
 }
 void put(Message& m, const FieldDescriptor& f, finish_reason v) {
+  m.GetReflection()->SetEnumValue(&m, &f, static_cast<int>(v));
+}
+void put(Message& m, const FieldDescriptor& f, health_state v) {
   m.GetReflection()->SetEnumValue(&m, &f, static_cast<int>(v));
 }
 void put(Message& m, const FieldDescriptor& f, errc v) {
@@ -89,6 +96,9 @@ void take(const Message& m, const FieldDescriptor& f, std::uint64_t& v) {
 void take(const Message& m, const FieldDescriptor& f, float& v) {
   v = m.GetReflection()->GetFloat(m, &f);
 }
+void take(const Message& m, const FieldDescriptor& f, double& v) {
+  v = m.GetReflection()->GetDouble(m, &f);
+}
 void take(const Message& m, const FieldDescriptor& f, std::string& v) {
   v = m.GetReflection()->GetString(m, &f);
 }
@@ -99,6 +109,11 @@ void take(const Message& m, const FieldDescriptor& f, finish_reason& v) {
   const int number = m.GetReflection()->GetEnumValue(m, &f);
   const bool is_known = number >= 0 && number <= static_cast<int>(finish_reason::tool_calls);
   v = is_known ? static_cast<finish_reason>(number) : finish_reason::error;
+}
+void take(const Message& m, const FieldDescriptor& f, health_state& v) {
+  const int number = m.GetReflection()->GetEnumValue(m, &f);
+  const bool is_known = number >= 0 && number <= static_cast<int>(health_state::failed);
+  v = is_known ? static_cast<health_state>(number) : health_state::unspecified;
 }
 void take(const Message& m, const FieldDescriptor& f, errc& v) {
   const auto name = m.GetReflection()->GetString(m, &f);
@@ -361,6 +376,86 @@ result<generate_request> from_wire(std::string_view bytes) {
   read(m, request);
   if (m.has_text_bytes()) request.text = m.text_bytes();
   return request;
+}
+
+std::string to_wire(const node_health& it) {
+  return message_of<v1::Health>(it).SerializeAsString();
+}
+template <>
+result<node_health> from_wire(std::string_view bytes) {
+  return object_of<v1::Health, node_health>(bytes);
+}
+
+std::string to_wire(const model_info& it) {
+  return message_of<v1::ModelInfo>(it).SerializeAsString();
+}
+template <>
+result<model_info> from_wire(std::string_view bytes) {
+  return object_of<v1::ModelInfo, model_info>(bytes);
+}
+
+std::string to_wire(const tokenize_call& it) {
+  return message_of<v1::TokenizeCall>(it).SerializeAsString();
+}
+template <>
+result<tokenize_call> from_wire(std::string_view bytes) {
+  return object_of<v1::TokenizeCall, tokenize_call>(bytes);
+}
+
+std::string to_wire(const token_list& it) {
+  return message_of<v1::Tokens>(it).SerializeAsString();
+}
+template <>
+result<token_list> from_wire(std::string_view bytes) {
+  return object_of<v1::Tokens, token_list>(bytes);
+}
+
+std::string to_wire(const text_reply& it) {
+  return message_of<v1::TextReply>(it).SerializeAsString();
+}
+template <>
+result<text_reply> from_wire(std::string_view bytes) {
+  return object_of<v1::TextReply, text_reply>(bytes);
+}
+
+std::string to_wire(const number_call& it) {
+  return message_of<v1::NumberCall>(it).SerializeAsString();
+}
+template <>
+result<number_call> from_wire(std::string_view bytes) {
+  return object_of<v1::NumberCall, number_call>(bytes);
+}
+
+std::string to_wire(const config_change& it) {
+  return message_of<v1::ConfigChange>(it).SerializeAsString();
+}
+template <>
+result<config_change> from_wire(std::string_view bytes) {
+  return object_of<v1::ConfigChange, config_change>(bytes);
+}
+
+std::string to_wire(const request_info& it) {
+  return message_of<v1::RequestInfo>(it).SerializeAsString();
+}
+template <>
+result<request_info> from_wire(std::string_view bytes) {
+  return object_of<v1::RequestInfo, request_info>(bytes);
+}
+
+std::string to_wire(const request_list& it) {
+  return message_of<v1::RequestList>(it).SerializeAsString();
+}
+template <>
+result<request_list> from_wire(std::string_view bytes) {
+  return object_of<v1::RequestList, request_list>(bytes);
+}
+
+std::string to_wire(const chunk_list& it) {
+  return message_of<v1::ChunkList>(it).SerializeAsString();
+}
+template <>
+result<chunk_list> from_wire(std::string_view bytes) {
+  return object_of<v1::ChunkList, chunk_list>(bytes);
 }
 
 }  // namespace deepinfer

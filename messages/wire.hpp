@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "messages/client.hpp"
+#include "messages/control.hpp"
 #include "messages/request.hpp"
 #include "runtime/base/error.hpp"
 
@@ -30,6 +31,16 @@ std::string to_wire(const generate_request& request);   ///< GenerateRequest
 std::string to_wire(const tool_call_delta& delta);      ///< ToolCallDelta
 std::string to_wire(const token_chunk& chunk);          ///< TokenChunk
 std::string to_wire(const node_stats& stats);           ///< NodeStats
+std::string to_wire(const node_health& it);             ///< Health
+std::string to_wire(const model_info& it);              ///< ModelInfo
+std::string to_wire(const tokenize_call& it);           ///< TokenizeCall
+std::string to_wire(const token_list& it);              ///< Tokens
+std::string to_wire(const text_reply& it);              ///< TextReply
+std::string to_wire(const number_call& it);             ///< NumberCall
+std::string to_wire(const config_change& it);           ///< ConfigChange
+std::string to_wire(const request_info& it);            ///< RequestInfo
+std::string to_wire(const request_list& it);            ///< RequestList
+std::string to_wire(const chunk_list& it);              ///< ChunkList
 
 template <class T>
 result<T> from_wire(std::string_view bytes);
@@ -53,5 +64,26 @@ template <>
 result<token_chunk> from_wire(std::string_view bytes);
 template <>
 result<node_stats> from_wire(std::string_view bytes);
+
+template <>
+result<node_health> from_wire(std::string_view bytes);
+template <>
+result<model_info> from_wire(std::string_view bytes);
+template <>
+result<tokenize_call> from_wire(std::string_view bytes);
+template <>
+result<token_list> from_wire(std::string_view bytes);
+template <>
+result<text_reply> from_wire(std::string_view bytes);
+template <>
+result<number_call> from_wire(std::string_view bytes);
+template <>
+result<config_change> from_wire(std::string_view bytes);
+template <>
+result<request_info> from_wire(std::string_view bytes);
+template <>
+result<request_list> from_wire(std::string_view bytes);
+template <>
+result<chunk_list> from_wire(std::string_view bytes);
 
 }  // namespace deepinfer

@@ -17,17 +17,12 @@ constexpr std::int64_t most_messages = 200'000;
 played_clients_actor::behavior_type played_clients(played_clients_actor::pointer self,
                                                    scenario_player* player, std::int32_t rank) {
   return {
-    [](generate_atom, const generate_request&, const caf::actor&) -> caf::result<std::string> {
-      return caf::make_error(caf::sec::unexpected_message);
-    },
-    [](cancel_atom, const std::string&) { return false; },
     [player, rank](const chunk_batch& batch) { player->take(rank, batch); },
     [player, rank](rank_up_atom, const scheduler_actor& scheduler) {
       player->rank_up(rank, scheduler);
     },
     [player, rank](rank_down_atom, const std::string& why, bool) { player->rank_down(rank, why); },
     [self](stop_atom) { self->quit(); },
-    [](stats_atom) { return node_stats{}; },
     [player](wake_atom, std::uint64_t number) { player->answered(number); },
   };
 }

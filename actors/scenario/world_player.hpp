@@ -21,7 +21,7 @@
 namespace deepinfer {
 
 /// The clients of one rank, in the gateway's place; and an order of the operator was answered.
-using played_clients_actor = gateway_actor::extend<note<wake_atom, std::uint64_t>>;
+using played_clients_actor = rank_client_actor::extend<note<wake_atom, std::uint64_t>>;
 
 class scenario_player {
 public:
@@ -40,7 +40,7 @@ private:
   struct rank_seat {
     std::unique_ptr<played_rank> played;
     device_doors doors;
-    gateway_actor gateway;
+    rank_client_actor gateway;
     played_clients_actor clients;  ///< the same
     supervisor_actor supervisor;
     scheduler_actor scheduler;          ///< null while the rank is down

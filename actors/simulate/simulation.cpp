@@ -41,7 +41,7 @@ private:
   simulated_rank rank_;
   virtual_actors actors_;
   device_doors doors_;
-  gateway_actor clients_;
+  rank_client_actor clients_;
   supervisor_actor supervisor_;
   scheduler_actor scheduler_;
   std::string lost_;
@@ -51,17 +51,12 @@ private:
 };
 
 /// The clients, in the gateway's place.
-gateway_actor::behavior_type clients(gateway_actor::pointer self, simulation* told) {
+rank_client_actor::behavior_type clients(rank_client_actor::pointer self, simulation* told) {
   return {
-    [](generate_atom, const generate_request&, const caf::actor&) -> caf::result<std::string> {
-      return caf::make_error(caf::sec::unexpected_message);
-    },
-    [](cancel_atom, const std::string&) { return false; },
     [told](const chunk_batch& batch) { told->take(batch); },
     [told](rank_up_atom, const scheduler_actor& scheduler) { told->rank_up(scheduler); },
     [told](rank_down_atom, const std::string& why, bool) { told->rank_down(why); },
     [self](stop_atom) { self->quit(); },
-    [](stats_atom) { return node_stats{}; },
   };
 }
 

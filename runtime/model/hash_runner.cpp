@@ -192,7 +192,7 @@ void hash_runner::collect(const device_work& work, step_result& out) {
       if (!has_logprobs) continue;
       out.logprobs.emplace_back();
       if (from.asked[row] != 0)
-        out.logprobs.back() = {{from.tokens[i]}, {hash_logprob(from.chains[i])}};
+        out.logprobs.back() = {{from.tokens[i]}, {hash_logprob(from.chains[i])}, {}};
     }
     out.token_begin.push_back(static_cast<std::int32_t>(out.tokens.size()));
   }

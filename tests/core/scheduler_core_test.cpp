@@ -447,7 +447,7 @@ TEST_CASE("logprobs leave with their tokens, one to one, cut where the tokens ar
                plan.epochs,
                {0, 1, 2},
                {9, 10},
-               {{{9}, {-0.5f}}, {}},
+               {{{9}, {-0.5f}, {}}, {}},
                {}});
   scheduler_outbox box;
   core.take_outbox(box);

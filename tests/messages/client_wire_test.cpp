@@ -54,7 +54,7 @@ token_chunk last_chunk() {
   chunk.reasoning_text = "so";
   chunk.tool_calls = {call(), {.index = 3, .id = "", .name = "", .arguments = "}"}};
   chunk.ids = {5, 0, 129279};
-  chunk.logprobs = {{{5, 6}, {-0.5f, -1.0f}}, {{0}, {0.0f}}, {{}, {}}};
+  chunk.logprobs = {{{5, 6}, {-0.5f, -1.0f}, {"a", "\xe2"}}, {{0}, {0.0f}, {}}, {{}, {}, {}}};
   chunk.finish = sequence_finish{.reason = finish_reason::tool_calls,
                                  .stop_detail = std::string("a\xe2\x80", 3),  // half a character
                                  .stop_bytes = 0,

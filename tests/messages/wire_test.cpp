@@ -124,7 +124,7 @@ TEST_CASE("a chunk comes back with tokens, logprobs and finish, and without what
   REQUIRE(back);
   CHECK(*back == chunk);
   CHECK(!back->finish);
-  chunk.logprobs = {{{5, 6}, {-0.5f, -1.0f}}, {{0}, {0.0f}}, {{}, {}}};
+  chunk.logprobs = {{{5, 6}, {-0.5f, -1.0f}, {}}, {{0}, {0.0f}, {}}, {{}, {}, {}}};
   chunk.finish = stopped();
   back = from_wire<sequence_chunk>(to_wire(chunk));
   REQUIRE(back);
@@ -195,7 +195,7 @@ TEST_CASE("20000 mutants of wire bytes are read or refused") {
   const auto finish = to_wire(sequence_chunk{.sequence = {9},
                                              .first_output = 3,
                                              .tokens = {5, 6},
-                                             .logprobs = {{{5}, {-1.0f}}, {{6}, {-2.0f}}},
+                                             .logprobs = {{{5}, {-1.0f}, {}}, {{6}, {-2.0f}, {}}},
                                              .finish = stopped()});
   const auto params = to_wire(all_set());
   int refused = 0;

@@ -85,12 +85,13 @@ const std::map<std::string, std::vector<std::string>>& may_include() {
     {"runtime/device", {"runtime/base", "kernels", "runtime/device"}},
     {"runtime/model", {"runtime/base", "messages", "kernels", "runtime/device", "runtime/model"}},
     {"runtime/text", {"runtime/base", "messages", "runtime/text"}},
+    {"runtime/http", {"runtime/base", "messages", "runtime/http"}},
     {"config", {"runtime/base", "messages", "config"}},
     {"actors",
      {"runtime/base", "messages", "kernels", "runtime/core", "runtime/device", "runtime/model",
-      "runtime/text", "config", "actors"}},
+      "runtime/text", "runtime/http", "config", "actors"}},
     {"examples",
-     {"actors/client.hpp", "actors/node.hpp", "messages", "runtime/base",
+     {"actors/client.hpp", "actors/node.hpp", "actors/protocol.hpp", "messages", "runtime/base",
       "config/engine_settings.hpp"}},
   };
   return table;
@@ -122,7 +123,8 @@ const std::vector<library_row>& libraries() {
     row("^caf/", {"actors/", "tests/actors/"});
     row("^cuda", {"kernels/", "runtime/device/"});
     row("^boost/json", {"runtime/base/json"});
-    row("^boost/(asio|beast)", {"runtime/http/"});
+    row("^boost/(asio|beast)", {"runtime/http/http_server.cpp"});
+    row("^prometheus/", {"runtime/base/metrics.cpp"});
     row("^spdlog/", {"runtime/base/log.cpp"});
     row("^yaml-cpp/", {"config/yaml_to_proto.cpp"});
     row("^CLI/", {"config/flags.cpp"});

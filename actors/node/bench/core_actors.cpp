@@ -117,20 +117,15 @@ struct dropping_state {
   static inline const char* name = "dropping_gateway";
 };
 
-gateway_actor::behavior_type dropping_gateway(gateway_actor::stateful_pointer<dropping_state> self,
+rank_client_actor::behavior_type dropping_gateway(rank_client_actor::stateful_pointer<dropping_state> self,
                                               const core_bench_sizes& sizes) {
   return {
-    [](generate_atom, const generate_request&, const caf::actor&) -> caf::result<std::string> {
-      return to_caf({errc::server_shutdown, "this gateway takes no requests", {}});
-    },
-    [](cancel_atom, const std::string&) { return false; },
     [](const chunk_batch&) {},
     [self, sizes](rank_up_atom, const scheduler_actor& rank) {
       tell(self, rank, core_bench_requests(sizes));
     },
     [](rank_down_atom, const std::string&, bool) {},
     [self](stop_atom) { self->quit(); },
-    [](stats_atom) { return node_stats{}; },
   };
 }
 
