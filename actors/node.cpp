@@ -41,6 +41,16 @@ scheduler_policy policy_of(const step_settings& engine) {
   return out;
 }
 
+std::int32_t capacity_of(std::int32_t max_num_seqs) {
+  return max_num_seqs + std::max(held_least, max_num_seqs / held_share);
+}
+
+/// More than the router sends, of which one request may be larger than the capacity.
+std::int32_t open_most(const engine_settings& settings, std::int32_t max_num_seqs) {
+  return std::max(capacity_of(max_num_seqs) + settings.server.max_n,
+                  settings.server.max_queued_requests + max_num_seqs);
+}
+
 scheduler_config scheduler_config_of(const engine_settings& settings, const rank_machines& machines,
                                      std::int32_t replica) {
   const auto& sizes = machines.runner->config();
@@ -65,13 +75,8 @@ scheduler_config scheduler_config_of(const engine_settings& settings, const rank
   config.policy = policy_of(engine);
   config.vocab_size = machines.runner->vocab_size();
   config.mixed_steps = engine.mixed_steps;
-  // Preempted ones come back to the rank's queue beside those that the router sends.
-  config.max_queued = settings.server.max_queued_requests + sizes.max_num_seqs;
+  config.max_queued = open_most(settings, sizes.max_num_seqs);
   return config;
-}
-
-std::int32_t capacity_of(std::int32_t max_num_seqs) {
-  return max_num_seqs + std::max(held_least, max_num_seqs / held_share);
 }
 
 router_links router_links_of(const engine_settings& settings, const node_facts& facts,
@@ -99,7 +104,7 @@ gateway_config gateway_config_of(const engine_settings& settings, const rank_mac
   out.counts = counts;
   out.on_accepted = machines.on_accepted;
   out.on_forgotten = machines.on_forgotten;
-  out.max_open_requests = settings.server.max_queued_requests + settings.engine.max_num_seqs;
+  out.max_open_requests = open_most(settings, machines.runner->config().max_num_seqs);
   out.watcher = door;
   out.replica = replica;
   return out;

@@ -37,31 +37,33 @@ struct told_events {
 
 class telling_sink final : public chunk_sink {
 public:
-  telling_sink(told_events& to, std::string id) : to_(to), id_(std::move(id)) {}
+  telling_sink(std::shared_ptr<told_events> to, std::string id)
+    : to_(std::move(to)),
+      id_(std::move(id)) {}
 
   void on_accepted(const std::string& id) override {
-    note([&] { to_.accepted.push_back(id); });
+    note([&] { to_->accepted.push_back(id); });
   }
   void on_chunk(token_chunk chunk) override {
-    if (chunk.finish) note([&] { to_.finished[id_] = *chunk.finish; });
+    if (chunk.finish) note([&] { to_->finished[id_] = *chunk.finish; });
   }
   void on_error(const error& failure) override {
-    note([&] { to_.failed[id_] = failure; });
+    note([&] { to_->failed[id_] = failure; });
   }
 
 private:
   template <class Change>
   void note(Change&& change) {
-    const std::lock_guard lock(to_.mutex);
+    const std::lock_guard lock(to_->mutex);
     change();
-    to_.changed.notify_all();
+    to_->changed.notify_all();
   }
 
-  told_events& to_;
+  std::shared_ptr<told_events> to_;
   std::string id_;
 };
 
-void start(const client& client, told_events& events, const std::string& id,
+void start(const client& client, const std::shared_ptr<told_events>& events, const std::string& id,
            generate_request request) {
   request.request_id = id;
   client.start(std::move(request), std::make_shared<telling_sink>(events, id));
@@ -73,6 +75,18 @@ void ask_until(Holds&& holds) {
   for (int turn = 0; turn < 200'000; ++turn)
     if (holds()) return;
   FAIL("it never came true");
+}
+
+/// A client of a node all of whose replicas are up: before, requests go where one is.
+client connect(const hash_node& it) {
+  auto out = it.engine->connect();
+  ask_until([&] { return out.health()->replicas == static_cast<std::int32_t>(it.runners.size()); });
+  return out;
+}
+
+/// The router has heard that all requests have ended.
+void wait_for_rest(const client& client) {
+  ask_until([&] { return client.health()->open_requests == 0; });
 }
 
 std::size_t waiting_in_router(const client& client) {
@@ -112,7 +126,7 @@ TEST_CASE("two replicas give every request the tokens that one would") {
   for (const auto rule :
        {routing_rule::prefix, routing_rule::least_load, routing_rule::round_robin}) {
     const auto it = start_hash_node(replicas(2, rule));
-    const auto client = it.engine->connect();
+    const auto client = connect(it);
     std::vector<stream> open;
     std::vector<std::vector<token_id>> wanted;
     for (std::int32_t i = 0; i < 40; ++i) {
@@ -137,7 +151,7 @@ TEST_CASE("two replicas give every request the tokens that one would") {
 
 TEST_CASE("a replica that dies loses what it had started; what waits is served by whoever is up") {
   const auto it = start_hash_node(replicas(2, routing_rule::round_robin, endless()));
-  const auto client = it.engine->connect();
+  const auto client = connect(it);
   std::vector<stream> running;
   for (int i = 0; i < 4; ++i) {  // in turns, two on each
     running.push_back(client.generate(greedy(prompt_ids("a", 9), many_tokens)).value());
@@ -161,40 +175,40 @@ TEST_CASE("requests beyond what replicas are sent wait, and only so many") {
   auto options = endless();
   options.max_queued_requests = 2;
   const auto it = start_hash_node(options);
-  const auto client = it.engine->connect();
-  told_events events;
+  const auto client = connect(it);
+  const auto events = std::make_shared<told_events>();
   for (int i = 0; i < endless_capacity; ++i)
     start(client, events, "run" + std::to_string(i), greedy(prompt_ids("a", 9), many_tokens));
   for (int i = 0; i < 3; ++i)
     start(client, events, "wait" + std::to_string(i), greedy(prompt_ids("a", 9), 5));
-  events.wait_for_end("wait2");
-  CHECK(events.failed.at("wait2").code == errc::queue_full);
-  CHECK(events.failed.at("wait2").message == "2 requests wait for a replica, at most 2 may");
+  events->wait_for_end("wait2");
+  CHECK(events->failed.at("wait2").code == errc::queue_full);
+  CHECK(events->failed.at("wait2").message == "2 requests wait for a replica, at most 2 may");
   CHECK(it.counts->value(metric::queue_rejections_total, {"queue_full"}) == 1);
   CHECK(waiting_in_router(client) == 2);
   CHECK(sent_to(it, "0") == endless_capacity);
 
   // One that waits can be cancelled: its replica never hears of it.
   CHECK(client.cancel("wait0").value());
-  events.wait_for_end("wait0");
-  CHECK(events.finished.at("wait0").reason == finish_reason::abort);
+  events->wait_for_end("wait0");
+  CHECK(events->finished.at("wait0").reason == finish_reason::abort);
   CHECK_FALSE(client.cancel("wait0").value());
   for (int i = 0; i < endless_capacity; ++i)
     CHECK(client.cancel("run" + std::to_string(i)).value());
-  events.wait_for_end("wait1");
-  CHECK(events.finished.at("wait1").reason == finish_reason::length);
+  events->wait_for_end("wait1");
+  CHECK(events->finished.at("wait1").reason == finish_reason::length);
   CHECK(sent_to(it, "0") == endless_capacity + 1);
   check_at_rest(it);
 }
 
 TEST_CASE("a client that leaves takes its waiting requests along") {
   const auto it = start_hash_node(endless());
-  const auto client = it.engine->connect();
-  told_events events;
+  const auto client = connect(it);
+  const auto events = std::make_shared<told_events>();
   for (int i = 0; i < endless_capacity; ++i)
     start(client, events, "run" + std::to_string(i), greedy(prompt_ids("a", 9), many_tokens));
   {
-    told_events of_other;
+    const auto of_other = std::make_shared<told_events>();
     const auto other = it.engine->connect();
     for (int i = 0; i < 3; ++i)
       start(other, of_other, "other" + std::to_string(i), greedy(prompt_ids("a", 9), 5));
@@ -204,7 +218,7 @@ TEST_CASE("a client that leaves takes its waiting requests along") {
     start(other, of_other, "last", greedy(prompt_ids("a", 9), 5));
     ask_until([&] { return waiting_in_router(client) == 1; });
     it.engine->connect().cancel("last");
-    of_other.wait_for_end("last");
+    of_other->wait_for_end("last");
   }
   CHECK(sent_to(it, "0") == endless_capacity);
 }
@@ -213,14 +227,14 @@ TEST_CASE("a request that waits too long is refused with overloaded") {
   auto options = endless();
   options.server.queue_timeout = 50ms;
   const auto it = start_hash_node(options);
-  const auto client = it.engine->connect();
-  told_events events;
+  const auto client = connect(it);
+  const auto events = std::make_shared<told_events>();
   for (int i = 0; i < endless_capacity; ++i)
     start(client, events, "run" + std::to_string(i), greedy(prompt_ids("a", 9), many_tokens));
   start(client, events, "late", greedy(prompt_ids("a", 9), 5));
-  events.wait_for_end("late");
-  CHECK(events.failed.at("late").code == errc::overloaded);
-  CHECK(events.failed.size() == 1);  // those that run go on
+  events->wait_for_end("late");
+  CHECK(events->failed.at("late").code == errc::overloaded);
+  CHECK(events->failed.size() == 1);  // those that run go on
   CHECK(it.counts->value(metric::queue_rejections_total, {"queue_timeout"}) == 1);
 }
 
@@ -229,9 +243,9 @@ TEST_CASE("a tenant with many requests does not keep another waiting behind them
     auto options = endless();
     options.server.fair_shares = is_fair;
     const auto it = start_hash_node(options);
-    const auto client = it.engine->connect();
+    const auto client = connect(it);
     REQUIRE(it.engine->pause().value());
-    told_events events;
+    const auto events = std::make_shared<told_events>();
     auto request = greedy(prompt_ids("a", 9), 5);
     request.tenant = "many";
     for (int i = 0; i < 40; ++i) start(client, events, "m" + std::to_string(i), request);
@@ -240,8 +254,8 @@ TEST_CASE("a tenant with many requests does not keep another waiting behind them
     start(client, events, "few", request);
     ask_until([&] { return waiting_in_router(client) == 41 - endless_capacity; });
     REQUIRE(it.engine->resume().value());
-    events.wait_until([&] { return events.finished.size() == 41; });
-    const auto& order = events.accepted;
+    events->wait_until([&] { return events->finished.size() == 41; });
+    const auto& order = events->accepted;
     const auto place = std::find(order.begin(), order.end(), "few") - order.begin();
     if (is_fair)
       CHECK(place <= endless_capacity + 2);
@@ -254,35 +268,38 @@ TEST_CASE("a session stays with its replica, and a prefix goes where it is cache
   auto options = replicas(2, routing_rule::prefix);
   options.prefix_cache = true;
   const auto it = start_hash_node(options);
-  const auto client = it.engine->connect();
+  const auto client = connect(it);
   const auto known = prompt_ids("known", 200);
   CHECK(cached_tokens(client, greedy(known, 2)) == 0);
   CHECK(sent_to(it, "0") == 1);
+  wait_for_rest(client);
   // Load on replica 0, so that without its prefix the next request would go to 1.
   REQUIRE(it.engine->pause(0).value());
-  told_events events;
+  const auto events = std::make_shared<told_events>();
   start(client, events, "load", greedy(prompt_ids("other", 9), 50));
   auto again = known;
   again.push_back(7);
   start(client, events, "again", greedy(again, 2));
   start(client, events, "elsewhere", greedy(prompt_ids("new", 200), 2));
-  events.wait_for_end("elsewhere");
+  events->wait_for_end("elsewhere");
   CHECK(sent_to(it, "0") == 3);
   CHECK(sent_to(it, "1") == 1);
   REQUIRE(it.engine->resume(0).value());
-  events.wait_for_end("again");
-  CHECK(events.finished.at("again").usage.cached_tokens >= 196);
+  events->wait_for_end("again");
+  CHECK(events->finished.at("again").usage.cached_tokens >= 196);
 
+  wait_for_rest(client);
   auto talk = greedy(prompt_ids("talk", 9), 2);
   talk.session = "s";
   REQUIRE(it.engine->pause(0).value());
   start(client, events, "load again", greedy(prompt_ids("more", 9), 50));
   start(client, events, "turn 1", talk);  // least loaded: 1
-  events.wait_for_end("turn 1");
+  events->wait_for_end("turn 1");
   REQUIRE(it.engine->resume(0).value());
-  events.wait_for_end("load again");
+  events->wait_for_end("load again");
+  wait_for_rest(client);
   start(client, events, "turn 2", talk);  // both idle: without a session it would be 0
-  events.wait_for_end("turn 2");
+  events->wait_for_end("turn 2");
   CHECK(sent_to(it, "1") == 3);
   check_at_rest(it);
 }
@@ -291,7 +308,7 @@ TEST_CASE("a reset of the prefix cache empties that of every replica") {
   auto options = replicas(2, routing_rule::round_robin);
   options.prefix_cache = true;
   const auto it = start_hash_node(options);
-  const auto client = it.engine->connect();
+  const auto client = connect(it);
   const auto request = greedy(prompt_ids("known", 200), 2);
   for (const auto wanted : {0, 0, 196, 196}) CHECK(cached_tokens(client, request) == wanted);
   const auto reply = client.call(verb::reset_prefix_cache, {});
@@ -302,7 +319,7 @@ TEST_CASE("a reset of the prefix cache empties that of every replica") {
 
 TEST_CASE("a drain refuses what is new, ends when nothing is open, and says what is left") {
   const auto it = start_hash_node(replicas(2, routing_rule::least_load, endless()));
-  const auto client = it.engine->connect();
+  const auto client = connect(it);
   CHECK(client.health()->state == health_state::ready);
   CHECK(client.health()->replicas == 2);
   auto first = client.generate(greedy(prompt_ids("a", 9), many_tokens)).value();
@@ -336,22 +353,22 @@ TEST_CASE("a drain refuses what is new, ends when nothing is open, and says what
 
 TEST_CASE("a node that stops ends waiting requests with server_shutdown, too") {
   auto it = start_hash_node(endless());
-  const auto client = it.engine->connect();
-  told_events events;
+  const auto client = connect(it);
+  const auto events = std::make_shared<told_events>();
   for (int i = 0; i < endless_capacity + 3; ++i)
     start(client, events, std::to_string(i), greedy(prompt_ids("a", 9), many_tokens));
   ask_until([&] { return waiting_in_router(client) == 3; });
   it.engine->stop();
-  events.wait_until(
-    [&] { return events.finished.size() + events.failed.size() == endless_capacity + 3; });
-  for (const auto& [id, finish] : events.finished) CHECK(finish.code == errc::server_shutdown);
-  for (const auto& [id, failure] : events.failed) CHECK(failure.code == errc::server_shutdown);
-  CHECK(events.failed.size() == 3);
+  events->wait_until(
+    [&] { return events->finished.size() + events->failed.size() == endless_capacity + 3; });
+  for (const auto& [id, finish] : events->finished) CHECK(finish.code == errc::server_shutdown);
+  for (const auto& [id, failure] : events->failed) CHECK(failure.code == errc::server_shutdown);
+  CHECK(events->failed.size() == 3);
 }
 
 TEST_CASE("an unknown verb is named, and those of the control actor are its own") {
   const auto it = start_hash_node();
-  const auto client = it.engine->connect();
+  const auto client = connect(it);
   const auto unknown = client.call("sing", "loud");
   REQUIRE(!unknown);
   CHECK(unknown.error().code == errc::not_found);
@@ -371,12 +388,12 @@ TEST_CASE("an unknown verb is named, and those of the control actor are its own"
 
 TEST_CASE("a depth that an operator has set holds after the rank has started again") {
   const auto it = start_hash_node({.depth = 2, .num_kv_blocks = 4096});
-  const auto client = it.engine->connect();
+  const auto client = connect(it);
   CHECK(it.engine->set_depth(1).value());
   REQUIRE(it.engine->kill("worker").value());
+  ask_until([&] { return client.stats().value_or(node_stats{}).rank_restarts == 1; });
   CHECK(client.generate_sync(greedy(prompt_ids("a", 9), 100), patience)->ids ==
         expected_ids(prompt_ids("a", 9), 100));
-  CHECK(client.stats()->rank_restarts == 1);
   const auto trace = it.engine->trace(1000).value();
   CHECK(trace.find("\"inflight_steps\":1,") != std::string::npos);
   CHECK(trace.find("\"inflight_steps\":2,") == std::string::npos);
@@ -384,7 +401,7 @@ TEST_CASE("a depth that an operator has set holds after the rank has started aga
 
 TEST_CASE("the trace of a node has the steps of each replica") {
   const auto it = start_hash_node(replicas(2, routing_rule::round_robin));
-  const auto client = it.engine->connect();
+  const auto client = connect(it);
   for (int i = 0; i < 2; ++i)
     CHECK(client.generate_sync(greedy(prompt_ids("a", 9), 5), patience).has_value());
   const auto trace = it.engine->trace(100).value();
