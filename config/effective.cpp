@@ -335,6 +335,23 @@ observability_settings plain(const v1::ObservabilitySettings& from) {
   return to;
 }
 
+/// "NAME=KEY" as "NAME=***": who holds a key may be seen, the key may not.
+std::string masked(const std::string& secret) {
+  const auto equals = secret.find('=');
+  return (equals == std::string::npos ? std::string() : secret.substr(0, equals + 1)) + "***";
+}
+
+void mask(effective_value& value) {
+  value.is_secret = true;
+  if (value.strings.empty()) return;
+  value.text.clear();
+  for (auto& secret : value.strings) {
+    secret = masked(secret);
+    value.text += (value.text.empty() ? "[" : ", ") + yaml_string(secret);
+  }
+  value.text += "]";
+}
+
 effective_config merger::finish() {
   effective_config out;
   out.settings = {.model = plain(root_.model()),
@@ -346,6 +363,7 @@ effective_config merger::finish() {
     const auto& info = all_settings()[i];
     out.values.push_back({info.key, info.flag, text(i),
                           strings_of(section_of(root_, info), *info.field), origins_[i].place});
+    if (info.is_secret) mask(out.values.back());
   }
   out.warnings = std::move(warnings_);
   return out;

@@ -29,7 +29,11 @@ struct effective_value {
   std::string flag;                  ///< e.g. "depth"
   std::string text;                  ///< as one would write it in YAML; empty = absent
   std::vector<std::string> strings;  ///< of a setting that is text: the same, unquoted
-  std::string origin;  ///< "default", "FILE:LINE:COLUMN", "DEEPINFER_DEPTH" or "--depth"
+  std::string origin;      ///< "default", "FILE:LINE:COLUMN", "DEEPINFER_DEPTH" or "--depth"
+  bool is_secret = false;  ///< `text` and `strings` are masked: *** or NAME=***
+
+  /// `text`, or what an absent value means.
+  std::string shown() const;
 };
 
 struct effective_config {

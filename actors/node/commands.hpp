@@ -5,6 +5,7 @@
 
 namespace deepinfer {
 
+command serve_command();
 command generate_command();
 command chat_command();
 command check_command();
