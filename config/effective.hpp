@@ -44,6 +44,10 @@ struct effective_config {
 
 result<effective_config> make_effective(const config_sources& sources);
 
+/// Are the files there that these settings name: keys of clients, certificates, a script? Error
+/// bad_config naming setting and file.
+result<void> check_files(const effective_config& config);
+
 /// The variables of this process whose names start with DEEPINFER_.
 std::map<std::string, std::string> process_environment();
 

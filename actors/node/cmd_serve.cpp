@@ -88,6 +88,7 @@ result<int> serve(const cli_context& context, const parsed_flags& given) {
   DI_TRY(const auto flags, with_model(given));
   DI_TRY(const auto config, settings_of(context, flags));
   const auto& settings = config.settings;
+  DI_TRY_VOID(check_files(config));
   // A trace that can't be written is found now, not after the work.
   if (const auto& trace = settings.observability.trace_file; !trace.empty())
     DI_TRY_VOID(write_file(trace, ""));
