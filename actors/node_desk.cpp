@@ -1,10 +1,10 @@
 #include "actors/node_desk.hpp"
 
+#include "actors/product_version.hpp"
 #include <fmt/format.h>
 
 #include "actors/node.hpp"
 #include "messages/wire.hpp"
-#include "runtime/base/build_facts.hpp"
 #include "runtime/text/chat_encoding.hpp"
 #include "runtime/text/chat_request.hpp"
 #include "runtime/text/detokenizer.hpp"
@@ -26,7 +26,7 @@ std::uint64_t fnv1a(std::string_view text) {
 std::string fingerprint_of(const node_facts& facts, const engine_settings& settings) {
   const auto& engine = settings.engine;
   const auto text = fmt::format(
-    "{} {} {} {} {} {} {} {} {} {} {} {} {}", build_name(), facts.model_name, facts.model_path,
+    "{} {} {} {} {} {} {} {} {} {} {} {} {}", product_name(), facts.model_name, facts.model_path,
     settings.model.script, facts.max_model_len, facts.kernels, static_cast<int>(engine.numeric),
     static_cast<int>(engine.sampling_policy), static_cast<int>(engine.acceptance),
     engine.acceptance == acceptance_setting::rejection ? engine.num_drafts : 0,

@@ -1,5 +1,6 @@
 #include "actors/service.hpp"
 
+#include "actors/product_version.hpp"
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,7 +9,6 @@
 #include "actors/engine_loading.hpp"
 #include "actors/http_front.hpp"
 #include "messages/wire.hpp"
-#include "runtime/base/build_facts.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/metrics.hpp"
 
@@ -45,7 +45,7 @@ result<std::unique_ptr<service>> service::open(effective_config config,
   const auto& settings = config.settings;
   node_parts parts;
   parts.counts = std::make_shared<metrics>(settings.observability.metrics_prefix, model_name);
-  parts.counts->set(metric::build_info, 1.0, {build_version(), "g++ " __VERSION__});
+  parts.counts->set(metric::build_info, 1.0, {product_version(), "g++ " __VERSION__});
   std::unique_ptr<service> out(new service(std::move(config), std::move(parts)));
   const auto& held = out->config_.settings;
   DI_TRY(out->front_, http_front::open(held, out->parts_.counts.get()));

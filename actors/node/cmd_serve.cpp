@@ -8,8 +8,8 @@
 #include "actors/node/commands.hpp"
 #include "actors/node/load_bar.hpp"
 #include "actors/node/serving.hpp"
+#include "actors/product_version.hpp"
 #include "actors/service.hpp"
-#include "runtime/base/build_facts.hpp"
 #include "runtime/base/file.hpp"
 #include "runtime/base/log.hpp"
 
@@ -32,7 +32,7 @@ std::string memory_text() {
 }
 
 void log_banner(const effective_config& config) {
-  log(severity::info, "deepinfer {}: cpu, {} cores, memory {}", build_name(),
+  log(severity::info, "deepinfer {}: cpu, {} cores, memory {}", product_name(),
       std::thread::hardware_concurrency(), memory_text());
   for (const auto& line : changed_settings(config)) log(severity::info, "  {}", line);
   for (const auto& line : exposure_warnings(config.settings)) log(severity::warning, "{}", line);

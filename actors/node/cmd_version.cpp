@@ -5,8 +5,8 @@
 #include <fmt/ranges.h>
 
 #include "actors/node/commands.hpp"
+#include "actors/product_version.hpp"
 #include "config/schema.hpp"
-#include "runtime/base/build_facts.hpp"
 #include "runtime/base/json.hpp"
 
 namespace deepinfer {
@@ -29,12 +29,12 @@ std::vector<std::string> vector_extensions() {
 }
 
 result<int> version(const cli_context& context, const parsed_flags& flags) {
-  const auto git = build_commit();
+  const auto git = product_git();
   const auto cores = std::thread::hardware_concurrency();
   const std::vector<std::string> devices{"cpu", "virtual"};
   if (flags.is_on("json")) {
     json::object out;
-    out["version"] = build_version();
+    out["version"] = product_version();
     out["git"] = git.empty() ? json::value(nullptr) : json::value(git);
     out["compiler"] = "g++ " __VERSION__;
     out["caf"] = caf_version();
@@ -46,7 +46,7 @@ result<int> version(const cli_context& context, const parsed_flags& flags) {
     fmt::print(context.out, "{}\n", to_text(out));
     return 0;
   }
-  fmt::print(context.out, "deepinfer {}\n", build_name());
+  fmt::print(context.out, "deepinfer {}\n", product_name());
   fmt::print(context.out, "compiler   {}\n", __VERSION__);
   fmt::print(context.out, "libraries  CAF {}, Protobuf {}\n", caf_version(), protobuf_version());
   fmt::print(context.out, "devices    {}\n", fmt::join(devices, ", "));
