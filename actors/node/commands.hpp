@@ -5,6 +5,7 @@
 
 namespace deepinfer {
 
+command serve_command();
 command generate_command();
 command chat_command();
 command check_command();
@@ -25,6 +26,7 @@ command bench_core_command();
 command config_print_command();
 command config_validate_command();
 command config_docs_command();
+command config_metrics_command();
 command version_command();
 
 }  // namespace deepinfer
