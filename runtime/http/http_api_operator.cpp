@@ -35,6 +35,15 @@ std::string plain_text(const json::value& value) {
   return value.is_string() ? std::string(value.get_string()) : to_text(value);
 }
 
+/// Whether `id` is `answer`, or one of the requests of an answer to several prompts: cmpl-7-0, ...
+bool is_part_of(std::string_view id, std::string_view answer) {
+  if (id == answer) return true;
+  if (!answer.starts_with("cmpl-") || !id.starts_with(answer)) return false;
+  const auto rest = id.substr(answer.size());
+  return rest.size() > 1 && rest[0] == '-' &&
+         rest.find_first_not_of("0123456789", 1) == std::string_view::npos;
+}
+
 }  // namespace
 
 void http_api::dispatch_operator(const exchange_ptr& on) {
@@ -137,14 +146,10 @@ void http_api::show_requests(const exchange_ptr& on) {
 void http_api::cancel_request(const exchange_ptr& on) {
   ask_for<request_list>(
     on, verb::requests, {}, [self = shared_from_this(), on](const request_list& list) {
-      // An answer to several prompts is several requests, whose ids begin with its own.
-      const auto is_meant = [&](const request_info& it) {
-        return it.id == on->rest || it.id.starts_with(on->rest + "-");
-      };
       const auto link = self->engine();
       int cancelled = 0;
       for (const auto& it : list.requests) {
-        if (!is_meant(it)) continue;
+        if (!is_part_of(it.id, on->rest)) continue;
         if (link) link->drop(it.id);
         ++cancelled;
       }
