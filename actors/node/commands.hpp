@@ -24,6 +24,7 @@ command bench_core_command();
 command config_print_command();
 command config_validate_command();
 command config_docs_command();
+command config_metrics_command();
 command version_command();
 
 }  // namespace deepinfer
