@@ -249,7 +249,7 @@ void rest(scheduler_state& state) {
   if (state.counted && !has_work && !state.is_resting)
     state.counted->note_rest(state.core->stats());
   if (!has_work) state.is_resting = true;
-  if (state.rest_begin_ns < 0 && !state.core->has_unfinished())
+  if (state.rest_begin_ns < 0 && !state.core->has_wanted())
     state.rest_begin_ns = state.links.clock->now_ns();
   answer_orders(state);
   state.waits_for_device = state.core->in_flight() > 0 || !state.suspects.empty();
@@ -293,14 +293,23 @@ void end_work(pointer self, std::uint64_t work) {
   turn(self);
 }
 
+void end_rest(scheduler_state& state, std::int64_t now_ns) {
+  if (state.rest_begin_ns < 0 || !state.core->has_wanted()) return;
+  state.accountant.note_no_work(state.rest_begin_ns, now_ns);
+  state.rest_begin_ns = -1;
+}
+
 void take_requests(pointer self, submit_batch& batch) {
   auto& state = self->state;
   const auto now_ns = state.links.clock->now_ns();
   for (auto& request : batch) state.core->submit(std::move(request), now_ns / 1000);
-  if (state.rest_begin_ns >= 0 && state.core->has_unfinished()) {
-    state.accountant.note_no_work(state.rest_begin_ns, now_ns);
-    state.rest_begin_ns = -1;
-  }
+  end_rest(state, now_ns);
+  turn(self);
+}
+
+void hold(pointer self, seq_id sequence, bool is_held) {
+  self->state.core->hold(sequence, is_held);
+  end_rest(self->state, self->state.links.clock->now_ns());
   turn(self);
 }
 
@@ -416,7 +425,7 @@ scheduler_actor::behavior_type scheduler(pointer self, scheduler_config config,
       self->state.core->abort(sequence, finish_reason::abort, errc::cancelled, "cancelled");
       turn(self);
     },
-    [](hold_atom, seq_id, bool) {},
+    [self](hold_atom, seq_id sequence, bool is_held) { hold(self, sequence, is_held); },
     [self](const scheduler_order& order) { return obey(self, order); },
     [self](wake_atom) { turn(self); },
     [self](turn_atom) { take_turn(self); },
