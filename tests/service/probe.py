@@ -196,7 +196,7 @@ def always(status=None, content=None, only=None):
         if status is not None:
             reply.status = status
         if content is not None:
-            reply.content = content.encode()
+            reply.content, reply.stderr = content.encode(), b""
 
     return apply
 
