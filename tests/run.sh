@@ -40,4 +40,7 @@ for build in release asan; do
 done
 
 # Each wrong decision must be found by a test.
-if [ "$full" = 1 ]; then ./tests/mutants/run.sh --jobs "$jobs"; fi
+if [ "$full" = 1 ]; then
+  ./tests/packaging/check_deb.sh build/release
+  ./tests/mutants/run.sh --jobs "$jobs"
+fi

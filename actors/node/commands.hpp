@@ -19,6 +19,7 @@ command simulate_command();
 command bench_kernels_command();
 command bench_offline_command();
 command bench_latency_command();
+command bench_serve_command();
 command bench_step_command();
 command bench_core_command();
 command config_print_command();
