@@ -6,6 +6,7 @@
 #include "actors/gateway.hpp"
 #include "actors/node_state.hpp"
 #include "actors/rank_hooks.hpp"
+#include "actors/rank_policy.hpp"
 #include "runtime/base/check.hpp"
 #include "runtime/base/trace_ring.hpp"
 #include "runtime/device/device.hpp"
@@ -22,24 +23,8 @@ constexpr auto control_timeout = 10s;
 constexpr std::int32_t held_least = 4;
 constexpr std::int32_t held_share = 4;
 
-static_assert(static_cast<int>(victim_setting::lowest_priority) ==
-              static_cast<int>(victim_rule::lowest_priority));
 static_assert(static_cast<int>(routing_rule::round_robin) ==
               static_cast<int>(route_rule::round_robin));
-
-scheduler_policy policy_of(const step_settings& engine) {
-  scheduler_policy out;
-  out.victim = static_cast<victim_rule>(engine.victim);
-  out.preempt_output =
-    engine.preempt_output == preempt_setting::drop ? preempt_rule::drop : preempt_rule::deliver;
-  out.on_step_failure = engine.on_step_failure == failure_setting::retry ? failure_rule::retry
-                                                                         : failure_rule::fail_rows;
-  out.priority_preempts = engine.priority_preempts;
-  out.stop_in_reasoning = engine.stop_in_reasoning;
-  out.min_decode_gap = engine.min_decode_gap;
-  out.max_prefill_run = engine.max_prefill_run;
-  return out;
-}
 
 std::int32_t capacity_of(std::int32_t max_num_seqs) {
   return max_num_seqs + std::max(held_least, max_num_seqs / held_share);

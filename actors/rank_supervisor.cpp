@@ -48,6 +48,8 @@ void start(pointer self) {
   auto& state = self->state;
   auto& system = self->system();
   const auto& config = state.config;
+  if (std::exchange(state.is_dead, false) && config.counts)
+    config.counts->add(metric::dead_ranks, -1);
   state.doors->push_back(std::make_unique<device_door>());
   auto* door = state.doors->back().get();
 
@@ -61,7 +63,7 @@ void start(pointer self) {
   pool.state_slots = config.scheduler.state_slots;
   pool.block_size = config.scheduler.prefix_cache ? config.scheduler.block_size : 0;
   pool.host_blocks = config.runner->config().host_blocks;
-  it.allocator = system.spawn(kv_allocator, pool, config.hooks.watch);
+  it.allocator = system.spawn(kv_allocator, pool, config.hooks.watch, config.counts);
   it.collector = system.spawn(release_collector, config.scheduler.rank, it.allocator);
   it.worker = system.spawn(worker, worker_links{it.gate, config.runner, config.watchdog});
   scheduler_links links;
@@ -86,6 +88,8 @@ void start(pointer self) {
 
 void give_up(pointer self, const std::string& why) {
   log(severity::error, "rank {} stays down: {}", self->state.config.scheduler.rank.value, why);
+  if (!std::exchange(self->state.is_dead, true) && self->state.config.counts)
+    self->state.config.counts->add(metric::dead_ranks);
   tell(self, self->state.gateway, rank_down_atom::value, why, true);
 }
 

@@ -57,6 +57,7 @@ struct rank_supervisor_state {
   std::uint64_t restarts = 0;
   std::uint64_t drain_ticket = 0;
   bool is_stopping = false;
+  bool is_dead = false;  ///< it was given up
 };
 
 /// Adds up what parts of a rank, or ranks of a node, tell of themselves.
