@@ -119,6 +119,10 @@ std::unique_ptr<node> node::start(const engine_settings& settings, rank_machines
   door.on_accepted = running->machines.on_accepted;
   door.on_forgotten = running->machines.on_forgotten;
   door.max_open_requests = settings.server.max_queued_requests + settings.engine.max_num_seqs;
+  door.max_n = settings.server.max_n;
+  door.queue_timeout = settings.server.queue_timeout;
+  door.slow_consumer_timeout = settings.server.slow_consumer_timeout;
+  door.log_requests = settings.observability.log_requests;
   running->gateway_handle = running->system().spawn(gateway, std::move(door));
   rank_config rank;
   rank.scheduler = scheduler_config_of(settings, running->machines);
