@@ -90,6 +90,10 @@ gateway_config gateway_config_of(const engine_settings& settings, const rank_mac
   out.on_accepted = machines.on_accepted;
   out.on_forgotten = machines.on_forgotten;
   out.max_open_requests = open_most(settings, machines.runner->config().max_num_seqs);
+  out.max_n = settings.server.max_n;
+  out.queue_timeout = settings.server.queue_timeout;
+  out.slow_consumer_timeout = settings.server.slow_consumer_timeout;
+  out.log_requests = settings.observability.log_requests;
   out.watcher = door;
   out.replica = replica;
   return out;

@@ -129,6 +129,7 @@ intake_facts intake_of(const engine_settings& settings, const loaded_model& mode
                        const std::string& name, std::int32_t max_model_len) {
   intake_facts facts;
   facts.model_name = name;
+  facts.served_names = settings.model.served_names;
   facts.vocab_size = model.config().vocab_size;
   facts.max_model_len = max_model_len;
   facts.bos = std::max(0, model.config().bos_token);

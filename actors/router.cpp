@@ -134,7 +134,9 @@ void send(pointer self, const request_route& route) {
   it.attempt = attempt;
   if (state.links.counts) state.links.counts->add(metric::router_requests_total, 1.0, {link.name});
   // One elsewhere may let it wait in its own queue, as long as it sees fit; its leaving is told.
-  self->request(link.front, caf::infinite, generate_atom::value, *it.asked, it.sink)
+  auto asked = *it.asked;
+  asked.waited_us = now_us_of(self) - it.arrived_us;
+  self->request(link.front, caf::infinite, generate_atom::value, std::move(asked), it.sink)
     .then([self, id = route.id, attempt](const std::string&) { on_accepted(self, id, attempt); },
           [self, id = route.id, attempt](caf::error& why) {
             on_refused(self, id, attempt, from_caf(why));
