@@ -54,9 +54,9 @@ hash_node start_hash_node(const hash_node_options& options) {
   settings.engine.dp_size = options.dp_size;
   settings.server = options.server;
   settings.server.max_queued_requests = options.max_queued_requests;
-  out.counts = std::make_shared<metrics>();
-  node_parts parts;
-  parts.counts = out.counts;
+  auto parts = options.parts;
+  if (!parts.counts) parts.counts = std::make_shared<metrics>();
+  out.counts = parts.counts;
   out.engine = node::start(settings, std::move(machines), {}, std::move(parts));
   return out;
 }

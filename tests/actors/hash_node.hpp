@@ -25,6 +25,7 @@ struct hash_node_options {
   std::int32_t dp_size = 1;  ///< replicas
   bool prefix_cache = false;
   server_settings server{};  ///< but for max_queued_requests
+  node_parts parts{};  ///< shared with the node, as its actor system
   /// Wraps the runner, for faults; null: as it is.
   std::function<std::shared_ptr<step_runner>(std::shared_ptr<hash_runner>)> wrap{};
 };
