@@ -43,6 +43,7 @@ hash_node start_hash_node(const hash_node_options& options) {
   settings.engine.chunk_size = options.chunk_size;
   settings.engine.watchdog = options.watchdog;
   settings.server.max_queued_requests = options.max_queued_requests;
+  settings.server.slow_consumer_timeout = options.slow_consumer_timeout;
   out.engine = node::start(settings, std::move(machines), {});
   return out;
 }
