@@ -15,8 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Starting a request tokenizes its prompt; the answer comes when that is done.
-constexpr auto start_timeout = 60s;
+/// A request may wait in the node's queue, as long as the node lets it.
+constexpr auto start_timeout = 24h;
 constexpr auto control_timeout = 10s;
 
 error node_gone() {
@@ -118,10 +118,10 @@ public:
     changed_.notify_one();
   }
 
-  result<void> wait_accepted() {
+  result<void> wait_accepted(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     const bool has_come =
-      changed_.wait_for(lock, start_timeout, [this] { return is_accepted_ || has_ended_; });
+      changed_.wait_for(lock, timeout, [this] { return is_accepted_ || has_ended_; });
     if (!has_come) return fail(errc::deadline_exceeded, "the node has not taken the request");
     if (!is_accepted_ && failure_) return tl::unexpected<error>(*failure_);
     return {};
@@ -206,16 +206,21 @@ std::string client::start(generate_request request, std::shared_ptr<chunk_sink> 
   return id;
 }
 
-result<stream> client::generate(const generate_request& request) const {
-  auto opened = std::make_shared<stream::state>(state_, request.window);
-  auto named = request;
-  if (named.request_id.empty())
-    named.request_id = fmt::format("{}-{}", state_->name, ++state_->started);
-  opened->id = named.request_id;
-  start(std::move(named), opened);
+/// Starts `request` on `at`, whose hub is `of`, and waits until it has been taken.
+static result<stream> open_stream(const client& at, std::shared_ptr<client::state> of,
+                                  generate_request request, std::chrono::milliseconds timeout) {
+  auto opened = std::make_shared<stream::state>(of, request.window);
+  if (request.request_id.empty())
+    request.request_id = fmt::format("{}-{}", of->name, ++of->started);
+  opened->id = request.request_id;
+  at.start(std::move(request), opened);
   stream out(opened);
-  DI_TRY_VOID(opened->wait_accepted());
+  DI_TRY_VOID(opened->wait_accepted(timeout));
   return out;
+}
+
+result<stream> client::generate(const generate_request& request) const {
+  return open_stream(*this, state_, request, start_timeout);
 }
 
 result<generate_result> client::generate_sync(const generate_request& request,
@@ -224,7 +229,7 @@ result<generate_result> client::generate_sync(const generate_request& request,
   if (request.sampling.n != 1)
     return fail(errc::invalid_argument,
                 fmt::format("n: found {}, expected 1 for one answer", request.sampling.n), "n");
-  DI_TRY(auto chunks, generate(request));
+  DI_TRY(auto chunks, open_stream(*this, state_, request, timeout));
   generate_result out;
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(

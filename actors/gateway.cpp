@@ -84,12 +84,10 @@ void note_gone(gateway_state& state, gateway_request& request) {
   state.counts.aborted(*request.gone_in);
 }
 
-void forget(pointer self, gateway_request& request) {
+/// Drops a request without a word to anybody.
+void drop(pointer self, gateway_request& request) {
   auto& state = self->state;
   auto& what = request.what;
-  if (state.config.log_requests != request_logging::off && is_logged(severity::info))
-    log_line(severity::info, what.log_line(request.gone_in, now_us(state)));
-  tell_watcher(self, ended_atom::value, state.config.replica, what.id(), what.output_tokens());
   state.counts.pending(-request.pending_counted);
   for (std::int32_t i = 0; i < what.answers(); ++i) {
     const auto sequence = what.sequence(i).sequence;
@@ -100,6 +98,15 @@ void forget(pointer self, gateway_request& request) {
   const auto number = what.sequence(0).sequence.value;
   state.by_id.erase(what.id());
   state.requests.erase(number);
+}
+
+void forget(pointer self, gateway_request& request) {
+  const auto& state = self->state;
+  const auto& what = request.what;
+  if (state.config.log_requests != request_logging::off && is_logged(severity::info))
+    log_line(severity::info, what.log_line(request.gone_in, now_us(state)));
+  tell_watcher(self, ended_atom::value, state.config.replica, what.id(), what.output_tokens());
+  drop(self, request);
 }
 
 void tell_hold(pointer self, const gateway_request& request, bool holds) {
@@ -258,11 +265,15 @@ void on_rank_down(pointer self, const std::string& reason, bool is_final) {
   state.rank.reset();
   state.is_down = is_final;
   tell_watcher(self, ready_atom::value, state.config.replica, false, reason);
+  const bool gives_back = static_cast<bool>(state.config.watcher);
   std::size_t ended = 0;
+  std::vector<gateway_request*> returned;
   for (const auto& [number, request] : state.requests) {
     if (!needs_rank(request->what)) continue;
     if (request->is_cancelled) {
       end_running(self, *request, {finish_reason::abort, errc::cancelled, cancelled_text});
+    } else if (gives_back && !request->what.has_started()) {
+      returned.push_back(request.get());
     } else if (request->what.has_started() || is_final) {
       ++ended;
       end_running(self, *request,
@@ -273,6 +284,11 @@ void on_rank_down(pointer self, const std::string& reason, bool is_final) {
   finish_turn(self);
   log(severity::error, "rank {} is lost ({}): {} requests end, {} wait", state.config.replica,
       reason, ended, state.requests.size());
+  for (auto* request : returned) {
+    tell_watcher(self, returned_atom::value, state.config.replica, request->what.id());
+    drop(self, *request);
+  }
+  if (is_final) tell_watcher(self, gone_atom::value, state.config.replica, reason);
 }
 
 std::int64_t us_of(std::chrono::milliseconds time) {

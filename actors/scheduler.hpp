@@ -15,6 +15,7 @@
 
 #include "actors/protocol.hpp"
 #include "actors/rank_hooks.hpp"
+#include "actors/rank_metrics.hpp"
 #include "runtime/base/metrics.hpp"
 #include "runtime/base/trace_ring.hpp"
 #include "runtime/core/bubble_accountant.hpp"
@@ -54,6 +55,7 @@ struct scheduler_state {
   };
 
   std::unique_ptr<scheduler_core> core;
+  std::optional<rank_metrics> counted;  ///< absent: nothing is counted
   scheduler_links links;
   scheduler_outbox outbox;
   /// Plans are reused once nobody else holds them: steady state allocates none.

@@ -92,7 +92,7 @@ TEST_CASE("who reads late is held at its window, holds up nobody and loses nothi
 
 TEST_CASE("who never reads is ended, and others never notice [I12][I54]") {
   auto options = endless();
-  options.slow_consumer_timeout = std::chrono::milliseconds(20);
+  options.server.slow_consumer_timeout = std::chrono::milliseconds(20);
   const auto it = start_hash_node(options);
   const auto client = it.engine->connect();
   const auto prompt = prompt_ids("a", 9);

@@ -34,8 +34,14 @@ request_watcher_actor::behavior_type remembering_watcher(request_watcher_actor::
     [told](ended_atom, std::int32_t, const std::string& id, std::int32_t outputs) {
       told->push_back({"ended", id, outputs});
     },
+    [told](returned_atom, std::int32_t replica, const std::string& id) {
+      told->push_back({"returned", id, replica});
+    },
     [told](ready_atom, std::int32_t replica, bool is_ready, const std::string& why) {
       told->push_back({is_ready ? "ready" : "not ready", why, replica});
+    },
+    [told](gone_atom, std::int32_t replica, const std::string& why) {
+      told->push_back({"gone", why, replica});
     },
   };
 }
@@ -62,7 +68,7 @@ std::shared_ptr<const request_intake> make_intake() {
 
 }  // namespace
 
-gateway_stage::gateway_stage(gateway_config config) {
+gateway_stage::gateway_stage(gateway_config config, bool is_watched) {
   auto& system = actors_.system();
   scheduler_ = system.spawn(remembering_rank, &rank);
   watcher_ = system.spawn(remembering_watcher, &watched);
@@ -73,7 +79,7 @@ gateway_stage::gateway_stage(gateway_config config) {
   config.intake = make_intake();
   config.seed = 7;
   config.counts = &counts;
-  config.watcher = watcher_;
+  if (is_watched) config.watcher = watcher_;
   config.replica = 4;
   config.now_us = [this] { return now_us; };
   gateway_ = system.spawn(gateway, std::move(config));

@@ -25,14 +25,14 @@ struct played_sink {
 };
 
 struct told_of_request {
-  std::string what;  ///< started, ended, ready
+  std::string what;  ///< started, ended, returned, ready, gone
   std::string id;
   std::int32_t number = 0;
 };
 
 class gateway_stage {
 public:
-  explicit gateway_stage(gateway_config config = {});
+  explicit gateway_stage(gateway_config config = {}, bool is_watched = true);
   ~gateway_stage();
 
   /// Starts a request of these ids; its answer.
