@@ -90,9 +90,7 @@ client_hub_actor::behavior_type client_hub(pointer self, node_door_actor door) {
       ask(self, self->state.door, std::chrono::milliseconds(timeout_ms), call_atom::value,
           std::move(verb), std::move(bytes))
         .then([answer](std::string& reply) { answer(std::move(reply)); },
-              [answer](caf::error& failure) {
-                answer(tl::unexpected<error>(from_caf(failure)));
-              });
+              [answer](caf::error& failure) { answer(tl::unexpected<error>(from_caf(failure))); });
     },
     [self](stop_atom) {
       fail_all(self, {errc::cancelled, "the client has gone", {}});

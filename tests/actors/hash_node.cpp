@@ -43,7 +43,7 @@ hash_node start_hash_node(const hash_node_options& options) {
   settings.engine.chunk_size = options.chunk_size;
   settings.engine.watchdog = options.watchdog;
   settings.server.max_queued_requests = options.max_queued_requests;
-  out.engine = node::start(settings, std::move(machines), {});
+  out.engine = node::start(settings, std::move(machines), {}, options.parts);
   return out;
 }
 

@@ -21,6 +21,7 @@ struct hash_node_options {
   std::int32_t chunk_size = 16;
   std::int32_t max_queued_requests = 256;
   std::chrono::milliseconds watchdog{10'000};
+  node_parts parts{};  ///< shared with the node, as its actor system
   /// Wraps the runner, for faults; null: as it is.
   std::function<std::shared_ptr<step_runner>(std::shared_ptr<hash_runner>)> wrap{};
 };
