@@ -27,7 +27,14 @@ void send_chunk(gateway_request& request, token_chunk chunk) {
   tell_from_outside(request.sink, chunk_atom::value, std::move(list));
 }
 
-void forget(pointer self, seq_id sequence) {
+template <class... Args>
+void tell_watcher(pointer self, Args&&... args) {
+  const auto& config = self->state.config;
+  if (config.watcher) tell(self, config.watcher, std::forward<Args>(args)...);
+}
+
+/// Drops a request without a word to anybody.
+void drop(pointer self, seq_id sequence) {
   auto& state = self->state;
   const auto found = state.requests.find(sequence);
   if (found == state.requests.end()) return;
@@ -35,6 +42,15 @@ void forget(pointer self, seq_id sequence) {
   if (state.config.on_forgotten) state.config.on_forgotten(sequence);
   state.by_id.erase(found->second->id);
   state.requests.erase(found);
+}
+
+void forget(pointer self, seq_id sequence) {
+  auto& state = self->state;
+  const auto found = state.requests.find(sequence);
+  if (found == state.requests.end()) return;
+  tell_watcher(self, ended_atom::value, state.config.replica, found->second->id,
+               found->second->output.tokens());
+  drop(self, sequence);
 }
 
 /// What the request has used so far; how much of it was reasoning its output adds.
@@ -101,7 +117,9 @@ void deliver(pointer self, const chunk_batch& batch) {
   for (const auto& start : batch.started) {
     const auto found = state.requests.find(start.sequence);
     if (found == state.requests.end()) continue;
-    found->second->has_started = true;
+    if (!std::exchange(found->second->has_started, true))
+      tell_watcher(self, started_atom::value, state.config.replica, found->second->id,
+                   start.cached_tokens);
     found->second->cached_tokens = start.cached_tokens;
   }
   for (const auto& it : batch.chunks) {
@@ -145,27 +163,43 @@ void on_rank_up(pointer self, const scheduler_actor& rank) {
   submit_batch waiting;
   for (const auto& [sequence, request] : self->state.requests) waiting.push_back(request->sequence);
   if (!waiting.empty()) tell(self, rank, std::move(waiting));
+  tell_watcher(self, ready_atom::value, self->state.config.replica, true, std::string());
+}
+
+void give_back(pointer self, const std::vector<seq_id>& sequences) {
+  for (const auto sequence : sequences) {
+    tell_watcher(self, returned_atom::value, self->state.config.replica,
+                 self->state.requests.at(sequence)->id);
+    drop(self, sequence);
+  }
 }
 
 void on_rank_down(pointer self, const std::string& reason, bool is_final) {
   auto& state = self->state;
   state.rank.reset();
   state.is_down = is_final;
+  tell_watcher(self, ready_atom::value, state.config.replica, false, reason);
+  const bool gives_back = static_cast<bool>(state.config.watcher);
   std::vector<seq_id> started;
   std::vector<seq_id> cancelled;
+  std::vector<seq_id> returned;
   for (const auto& [sequence, request] : state.requests) {
     if (request->is_cancelled)
       cancelled.push_back(sequence);
-    else if (request->has_started || is_final)
+    else if (request->has_started || (is_final && !gives_back))
       started.push_back(sequence);
+    else if (gives_back)
+      returned.push_back(sequence);
   }
   for (const auto sequence : cancelled)
     end_here(self, sequence, finish_reason::abort, errc::cancelled, "cancelled");
-  log(severity::error, "rank 0 is lost ({}): {} requests end, {} wait for its return", reason,
-      started.size(), state.requests.size() - started.size());
+  log(severity::error, "rank {} is lost ({}): {} requests end, {} wait", state.config.replica,
+      reason, started.size(), state.requests.size() - started.size());
   for (const auto sequence : started)
     end_here(self, sequence, finish_reason::error, errc::rank_lost,
              "the rank that ran this request was lost: " + reason);
+  give_back(self, returned);
+  if (is_final) tell_watcher(self, gone_atom::value, state.config.replica, reason);
 }
 
 }  // namespace

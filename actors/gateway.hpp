@@ -3,8 +3,8 @@
 /// Checks and tokenizes requests (`request_intake`), names them, hands sequences to the rank, turns
 /// tokens into text (`output_stream`) and sends chunks to the client's sink. A request whose sink
 /// leaves is cancelled. If the rank is lost, requests that had started (their first row was
-/// launched) end with one error, `rank_lost`; the others are queued again, in order, when the rank
-/// is back.
+/// launched) end with one error, `rank_lost`; the others are given back to the watcher, in order.
+/// Without one they are queued again when the rank is back.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,14 @@
 namespace deepinfer {
 
 struct gateway_config {
+  gateway_config() = default;
+
   std::shared_ptr<const request_intake> intake;
   std::optional<std::uint64_t> seed;      ///< for requests that bring none; absent = drawn
   std::int32_t max_open_requests = 1024;  ///< more are refused with queue_full
   metrics* counts = nullptr;              ///< null: nothing is counted
+  request_watcher_actor watcher;          ///< null: nobody is told how requests fare
+  std::int32_t replica = 0;               ///< what the watcher calls this one
   std::function<void(const sequence_request&)> on_accepted;  ///< null: nobody
   std::function<void(seq_id)> on_forgotten;
 };
