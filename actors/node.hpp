@@ -63,6 +63,9 @@ struct node_facts {
   double load_seconds = 0.0;
 };
 
+/// The name of the model at `path`: the first that the settings give it, or the directory's.
+std::string served_name(const engine_settings& settings, const std::string& path);
+
 /// Bytes of weights read so far and in all.
 using load_progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 

@@ -140,14 +140,14 @@ intake_facts intake_of(const engine_settings& settings, const loaded_model& mode
   return facts;
 }
 
-std::string model_name(const engine_settings& settings, const std::string& path) {
+}  // namespace
+
+std::string served_name(const engine_settings& settings, const std::string& path) {
   if (!settings.model.served_names.empty()) return settings.model.served_names.front();
   auto directory = std::filesystem::path(path).lexically_normal();
   if (!directory.has_filename()) directory = directory.parent_path();
   return directory.filename().string();
 }
-
-}  // namespace
 
 namespace {
 
@@ -221,7 +221,7 @@ result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settin
   DI_TRY(auto runner, model_runner::make(model.weights, sizes), path);
 
   const auto threads = threads_of(settings.engine);
-  const auto name = model_name(settings, path);
+  const auto name = served_name(settings, path);
   rank_machines machines;
   cpu_device_config device;
   device.threads = threads;

@@ -19,6 +19,12 @@ std::string_view product_git() {
   return DI_GIT_DESCRIBE;
 }
 
+std::string product_name() {
+  std::string out(product_version());
+  if (!product_git().empty()) out += " (" + std::string(product_git()) + ")";
+  return out;
+}
+
 std::string product_version_json() {
   return to_text(json::object{
     {"version", product_version()}, {"git", product_git()}, {"compiler", "g++ " __VERSION__}});

@@ -201,6 +201,13 @@ using node_door_actor = front_actor::extend<
   // Leaves.
   note<stop_atom>>;
 
+/// CONTROL: answers those verbs of operators that a router does not know.
+using control_actor = caf::typed_actor<
+  // The answer of a verb, both as Protobuf bytes.
+  rpc<std::string, call_atom, std::string, std::string>,
+  // Leaves.
+  note<stop_atom>>;
+
 /// RANK SUPERVISOR: starts the five actors of a rank, and starts them again when one has died, once
 /// the device has drained.
 using supervisor_actor = caf::typed_actor<

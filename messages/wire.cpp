@@ -1,220 +1,18 @@
 #include "messages/wire.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <concepts>
 
 #include <fmt/format.h>
 
 #include "messages/api.pb.h"
-#include "messages/describe.hpp"
-#include "runtime/base/check.hpp"
+#include "messages/wire_fields.hpp"
 
 namespace deepinfer {
 
-namespace pb = google::protobuf;
-using pb::FieldDescriptor;
-using pb::Message;
+using namespace wire_fields;
 
 namespace {
-
-static_assert(static_cast<int>(finish_reason::stop) == v1::FINISH_REASON_STOP);
-static_assert(static_cast<int>(finish_reason::length) == v1::FINISH_REASON_LENGTH);
-static_assert(static_cast<int>(finish_reason::abort) == v1::FINISH_REASON_ABORT);
-static_assert(static_cast<int>(finish_reason::error) == v1::FINISH_REASON_ERROR);
-static_assert(static_cast<int>(finish_reason::resource) == v1::FINISH_REASON_RESOURCE);
-static_assert(static_cast<int>(finish_reason::tool_calls) == v1::FINISH_REASON_TOOL_CALLS);
-static_assert(static_cast<int>(health_state::failed) == v1::HEALTH_STATE_FAILED);
-
-bool is_utf8(const std::string& text) {
-  return pb::internal::IsStructurallyValidUTF8(text.data(), static_cast<int>(text.size()));
-}
-
-/// Protobuf strings are UTF-8; whatever else a message quotes is shown as question marks.
-std::string as_utf8(std::string text) {
-  if (!is_utf8(text))
-    std::replace_if(
-      text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; }, '?');
-  return text;
-}
-
-errc code_named(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(errc::io_failed); ++i)
-    if (name_of(static_cast<errc>(i)) == name) return static_cast<errc>(i);
-  return errc::internal;  // a code of a newer sender
-}
-
-// One `put` and one `take` per type of field. `m` is the message, `f` the field of the same name.
-
-void put(Message& m, const FieldDescriptor& f, bool v) {
-  m.GetReflection()->SetBool(&m, &f, v);
-}
-void put(Message& m, const FieldDescriptor& f, std::int32_t v) {
-  m.GetReflection()->SetInt32(&m, &f, v);
-}
-void put(Message& m, const FieldDescriptor& f, std::int64_t v) {
-  m.GetReflection()->SetInt64(&m, &f, v);
-}
-void put(Message& m, const FieldDescriptor& f, std::uint64_t v) {
-  m.GetReflection()->SetUInt64(&m, &f, v);
-}
-void put(Message& m, const FieldDescriptor& f, float v) {
-  m.GetReflection()->SetFloat(&m, &f, v);
-}
-void put(Message& m, const FieldDescriptor& f, double v) {
-  m.GetReflection()->SetDouble(&m, &f, v);
-}
-void put(Message& m, const FieldDescriptor& f, const std::string& v) {
-  const bool is_text = f.type() == FieldDescriptor::TYPE_STRING;
-  m.GetReflection()->SetString(&m, &f, is_text ? as_utf8(v) : v);
-}
-void put(Message& m, const FieldDescriptor& f, seq_id v) {
-  put(m, f, v.value);
-}
-void put(Message& m, const FieldDescriptor& f, finish_reason v) {
-  m.GetReflection()->SetEnumValue(&m, &f, static_cast<int>(v));
-}
-void put(Message& m, const FieldDescriptor& f, health_state v) {
-  m.GetReflection()->SetEnumValue(&m, &f, static_cast<int>(v));
-}
-void put(Message& m, const FieldDescriptor& f, errc v) {
-  if (v != errc::ok) put(m, f, std::string(name_of(v)));
-}
-
-void take(const Message& m, const FieldDescriptor& f, bool& v) {
-  v = m.GetReflection()->GetBool(m, &f);
-}
-void take(const Message& m, const FieldDescriptor& f, std::int32_t& v) {
-  v = m.GetReflection()->GetInt32(m, &f);
-}
-void take(const Message& m, const FieldDescriptor& f, std::int64_t& v) {
-  v = m.GetReflection()->GetInt64(m, &f);
-}
-void take(const Message& m, const FieldDescriptor& f, std::uint64_t& v) {
-  v = m.GetReflection()->GetUInt64(m, &f);
-}
-void take(const Message& m, const FieldDescriptor& f, float& v) {
-  v = m.GetReflection()->GetFloat(m, &f);
-}
-void take(const Message& m, const FieldDescriptor& f, double& v) {
-  v = m.GetReflection()->GetDouble(m, &f);
-}
-void take(const Message& m, const FieldDescriptor& f, std::string& v) {
-  v = m.GetReflection()->GetString(m, &f);
-}
-void take(const Message& m, const FieldDescriptor& f, seq_id& v) {
-  take(m, f, v.value);
-}
-void take(const Message& m, const FieldDescriptor& f, finish_reason& v) {
-  const int number = m.GetReflection()->GetEnumValue(m, &f);
-  const bool is_known = number >= 0 && number <= static_cast<int>(finish_reason::tool_calls);
-  v = is_known ? static_cast<finish_reason>(number) : finish_reason::error;
-}
-void take(const Message& m, const FieldDescriptor& f, health_state& v) {
-  const int number = m.GetReflection()->GetEnumValue(m, &f);
-  const bool is_known = number >= 0 && number <= static_cast<int>(health_state::failed);
-  v = is_known ? static_cast<health_state>(number) : health_state::unspecified;
-}
-void take(const Message& m, const FieldDescriptor& f, errc& v) {
-  const auto name = m.GetReflection()->GetString(m, &f);
-  v = name.empty() ? errc::ok : code_named(name);
-}
-
-template <described T>
-void write(Message& m, const T& object);
-template <described T>
-void read(const Message& m, T& object);
-
-template <described T>
-void put(Message& m, const FieldDescriptor& f, const T& v) {
-  write(*m.GetReflection()->MutableMessage(&m, &f), v);
-}
-template <described T>
-void take(const Message& m, const FieldDescriptor& f, T& v) {
-  read(m.GetReflection()->GetMessage(m, &f), v);
-}
-
-template <class T>
-void put(Message& m, const FieldDescriptor& f, const std::optional<T>& v) {
-  if (v) put(m, f, *v);
-}
-template <class T>
-void take(const Message& m, const FieldDescriptor& f, std::optional<T>& v) {
-  take(m, f, v.emplace());
-}
-
-template <class T>
-void put(Message& m, const FieldDescriptor& f, const std::vector<T>& list) {
-  const auto& r = *m.GetReflection();
-  for (const auto& v : list) {
-    if constexpr (std::same_as<T, std::int32_t>)
-      r.AddInt32(&m, &f, v);
-    else if constexpr (std::same_as<T, float>)
-      r.AddFloat(&m, &f, v);
-    else if constexpr (std::same_as<T, std::string>)
-      r.AddString(&m, &f, v);
-    else
-      write(*r.AddMessage(&m, &f), v);
-  }
-}
-template <class T>
-void take(const Message& m, const FieldDescriptor& f, std::vector<T>& list) {
-  const auto& r = *m.GetReflection();
-  for (int i = 0; i < r.FieldSize(m, &f); ++i) {
-    if constexpr (std::same_as<T, std::int32_t>)
-      list.push_back(r.GetRepeatedInt32(m, &f, i));
-    else if constexpr (std::same_as<T, float>)
-      list.push_back(r.GetRepeatedFloat(m, &f, i));
-    else if constexpr (std::same_as<T, std::string>)
-      list.push_back(r.GetRepeatedString(m, &f, i));
-    else
-      read(r.GetRepeatedMessage(m, &f, i), list.emplace_back());
-  }
-}
-
-using biases = std::vector<std::pair<token_id, float>>;
-void put(Message& m, const FieldDescriptor&, const biases& list) {
-  auto& map = *dynamic_cast<v1::SamplingParams&>(m).mutable_logit_bias();
-  for (const auto& [id, bias] : list) map[id] = bias;
-}
-void take(const Message& m, const FieldDescriptor&, biases& list) {
-  const auto& map = dynamic_cast<const v1::SamplingParams&>(m).logit_bias();
-  list.assign(map.begin(), map.end());
-  std::sort(list.begin(), list.end());
-}
-
-using prompt_ids = std::optional<std::vector<token_id>>;
-void put(Message& m, const FieldDescriptor& f, const prompt_ids& ids) {
-  if (!ids) return;
-  auto& list = dynamic_cast<v1::TokenIds&>(*m.GetReflection()->MutableMessage(&m, &f));
-  list.mutable_ids()->Assign(ids->begin(), ids->end());
-}
-void take(const Message& m, const FieldDescriptor& f, prompt_ids& ids) {
-  const auto& list = dynamic_cast<const v1::TokenIds&>(m.GetReflection()->GetMessage(m, &f)).ids();
-  ids.emplace(list.begin(), list.end());
-}
-
-const FieldDescriptor& field_named(const Message& m, std::string_view name) {
-  const auto* f = m.GetDescriptor()->FindFieldByName(std::string(name));
-  DI_CHECK(f, "{} has no field {}", m.GetDescriptor()->full_name(), name);
-  return *f;
-}
-
-template <described T>
-void write(Message& m, const T& object) {
-  for_each_field(
-    object, [&](std::string_view name, const auto& value) { put(m, field_named(m, name), value); });
-}
-
-template <described T>
-void read(const Message& m, T& object) {
-  for_each_field(object, [&](std::string_view name, auto& value) {
-    const auto& f = field_named(m, name);
-    // Absent: the struct's default stays.
-    if (f.has_presence() && !m.GetReflection()->HasField(m, &f)) return;
-    take(m, f, value);
-  });
-}
 
 /// Whether the whole of `text` is one number.
 bool read_number(const std::string& text, std::uint64_t& out) {
@@ -237,30 +35,23 @@ void clear_absent(const Chunk& chunk, v1::TokenChunk& m) {
   if (chunk.finish) clear_absent(*chunk.finish, *m.mutable_finish());
 }
 
+void clear_absent(const chunk_list& list, v1::ChunkList& m) {
+  for (int i = 0; i < m.chunks_size(); ++i)
+    clear_absent(list.chunks[static_cast<std::size_t>(i)], *m.mutable_chunks(i));
+}
+void clear_absent(const sampling_request& sampling, v1::SamplingParams& m) {
+  if (sampling.n == 1) m.clear_n();
+}
+void clear_absent(const generate_request& request, v1::GenerateRequest& m) {
+  clear_absent(request.sampling, *m.mutable_sampling());
+}
+
 template <class Wire, described T>
 Wire message_of(const T& object) {
   Wire m;
   write(m, object);
   if constexpr (requires { clear_absent(object, m); }) clear_absent(object, m);
   return m;
-}
-
-template <class Wire>
-result<Wire> parse(std::string_view bytes) {
-  Wire m;
-  const pb::LogSilencer quiet;  // the error says it, the library need not
-  if (!m.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    return fail(errc::invalid_argument, fmt::format("{} bytes that are not a {} message",
-                                                    bytes.size(), Wire::descriptor()->name()));
-  return m;
-}
-
-template <class Wire, described T>
-result<T> object_of(std::string_view bytes) {
-  DI_TRY(const Wire m, parse<Wire>(bytes));
-  T object;
-  read(m, object);
-  return object;
 }
 
 }  // namespace
@@ -378,6 +169,19 @@ result<generate_request> from_wire(std::string_view bytes) {
   return request;
 }
 
+std::string to_wire(const error& it) {
+  v1::Error m;
+  m.set_code(std::string(name_of(it.code)));
+  m.set_message(as_utf8(it.message));
+  m.set_param(as_utf8(it.param));
+  return m.SerializeAsString();
+}
+template <>
+result<error> from_wire(std::string_view bytes) {
+  DI_TRY(const v1::Error m, parse<v1::Error>(bytes));
+  return error{code_named(m.code()), m.message(), m.param()};
+}
+
 std::string to_wire(const node_health& it) {
   return message_of<v1::Health>(it).SerializeAsString();
 }
@@ -456,6 +260,38 @@ std::string to_wire(const chunk_list& it) {
 template <>
 result<chunk_list> from_wire(std::string_view bytes) {
   return object_of<v1::ChunkList, chunk_list>(bytes);
+}
+
+std::string to_wire(const hello_reply& it) {
+  return message_of<v1::HelloReply>(it).SerializeAsString();
+}
+template <>
+result<hello_reply> from_wire(std::string_view bytes) {
+  return object_of<v1::HelloReply, hello_reply>(bytes);
+}
+
+std::string to_wire(const join_call& it) {
+  return message_of<v1::JoinCall>(it).SerializeAsString();
+}
+template <>
+result<join_call> from_wire(std::string_view bytes) {
+  return object_of<v1::JoinCall, join_call>(bytes);
+}
+
+std::string to_wire(const node_entry& it) {
+  return message_of<v1::NodeEntry>(it).SerializeAsString();
+}
+template <>
+result<node_entry> from_wire(std::string_view bytes) {
+  return object_of<v1::NodeEntry, node_entry>(bytes);
+}
+
+std::string to_wire(const node_list& it) {
+  return message_of<v1::NodeList>(it).SerializeAsString();
+}
+template <>
+result<node_list> from_wire(std::string_view bytes) {
+  return object_of<v1::NodeList, node_list>(bytes);
 }
 
 }  // namespace deepinfer

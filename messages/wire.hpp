@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "messages/client.hpp"
+#include "messages/cluster.hpp"
 #include "messages/control.hpp"
 #include "messages/request.hpp"
 #include "runtime/base/error.hpp"
@@ -41,6 +42,11 @@ std::string to_wire(const config_change& it);           ///< ConfigChange
 std::string to_wire(const request_info& it);            ///< RequestInfo
 std::string to_wire(const request_list& it);            ///< RequestList
 std::string to_wire(const chunk_list& it);              ///< ChunkList
+std::string to_wire(const error& it);                   ///< Error
+std::string to_wire(const hello_reply& it);             ///< HelloReply
+std::string to_wire(const join_call& it);               ///< JoinCall
+std::string to_wire(const node_entry& it);              ///< NodeEntry
+std::string to_wire(const node_list& it);               ///< NodeList
 
 template <class T>
 result<T> from_wire(std::string_view bytes);
@@ -85,5 +91,15 @@ template <>
 result<request_list> from_wire(std::string_view bytes);
 template <>
 result<chunk_list> from_wire(std::string_view bytes);
+template <>
+result<error> from_wire(std::string_view bytes);
+template <>
+result<hello_reply> from_wire(std::string_view bytes);
+template <>
+result<join_call> from_wire(std::string_view bytes);
+template <>
+result<node_entry> from_wire(std::string_view bytes);
+template <>
+result<node_list> from_wire(std::string_view bytes);
 
 }  // namespace deepinfer

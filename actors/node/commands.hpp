@@ -5,6 +5,7 @@
 
 namespace deepinfer {
 
+command serve_command();
 command generate_command();
 command chat_command();
 command check_command();
@@ -19,6 +20,7 @@ command simulate_command();
 command bench_kernels_command();
 command bench_offline_command();
 command bench_latency_command();
+command bench_serve_command();
 command bench_step_command();
 command bench_core_command();
 command config_print_command();

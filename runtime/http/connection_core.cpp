@@ -15,7 +15,13 @@ constexpr std::size_t kept_bytes = 64 << 10;
 /// Thrown away behind an answer that ends its connection, so that a client which still sends gets
 /// to see it instead of a reset.
 constexpr std::size_t max_discarded = 16 << 20;
-constexpr std::chrono::seconds linger_time{5};
+constexpr std::chrono::milliseconds linger_time{5000};
+constexpr std::chrono::milliseconds linger_time_of_stop{250};
+
+/// An emptied string keeps its memory; an idle connection must not.
+void free_memory(std::string& text) {
+  std::string().swap(text);
+}
 
 std::int64_t microseconds_of(connection_core::time_point time) {
   return duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count();
@@ -237,14 +243,14 @@ void connection_core::end_exchange(time_point now) {
   const bool goes_on = first.writer.keep_alive() && !service_.is_stopping;
   const bool must_reset = first.writer.must_reset();
   exchanges_.pop_front();
-  out_ = {};
-  part_ = {};
+  out_.clear();
+  for (auto* buffer : {&out_.before, &out_.payload, &part_.piece}) free_memory(*buffer);
   if (must_reset) return end(ending::reset);
   if (!goes_on) return finish(now);
   read_since_ = now;  // of a request that came meanwhile; its time begins here
   if (!exchanges_.empty()) hand_over();
   parse(now);
-  if (in_.empty()) in_ = {};
+  if (in_.empty()) free_memory(in_);
   if (exchanges_.empty() && is_input_ended_) return finish(now);
   // A refusal has its answer already; its ring came while another answer was at work.
   if (!exchanges_.empty()) flush(now);
@@ -256,8 +262,8 @@ void connection_core::finish(time_point now) {
   for (const auto& one : unanswered) one.reply->leave();
   if (is_input_ended_) return end(ending::closed);
   ending_ = ending::lingering;
-  deadline_ = now + linger_time;
-  in_ = {};
+  deadline_ = now + (service_.is_stopping ? linger_time_of_stop : linger_time);
+  free_memory(in_);
   reader_.reset();
   form_.reset();
 }
@@ -267,15 +273,12 @@ void connection_core::end(ending how) {
   ending_ = how;
   deadline_ = time_point::max();
   const auto exchanges = std::exchange(exchanges_, {});
-  in_ = {};
+  free_memory(in_);
   reader_.reset();
   form_.reset();
-  bool had_answer = false;
-  for (const auto& one : exchanges) {
-    had_answer = had_answer || one.is_handed_over;
-    one.reply->leave();
-  }
-  if (had_answer) service_.counts.gone.fetch_add(1, std::memory_order_relaxed);
+  if (!exchanges.empty() && exchanges.front().is_handed_over)
+    service_.counts.gone.fetch_add(1, std::memory_order_relaxed);
+  for (const auto& one : exchanges) one.reply->leave();
 }
 
 void connection_core::set_deadline(time_point now) {

@@ -341,6 +341,7 @@ private:
   tcp::acceptor acceptor_;
   asio::steady_timer pause_;  ///< until the next accept, then until the end
   std::uint16_t port_ = 0;
+  bool can_not_accept_ = false;
   std::mutex stop_mutex_;
   std::thread thread_;
 };
@@ -384,9 +385,11 @@ void server::accept() {
   acceptor_.async_accept([this](error_code ec, tcp::socket socket) {
     if (!acceptor_.is_open()) return;
     if (!ec) welcome(std::move(socket));
-    if (!ec || ec == asio::error::connection_aborted) return accept();
+    const bool is_told =
+      std::exchange(can_not_accept_, ec && ec != asio::error::connection_aborted);
+    if (!can_not_accept_) return accept();
     // Out of descriptors, mostly. The client waits in the kernel's queue; so do we.
-    log(severity::warning, "http: can't accept a connection: {}", ec.message());
+    if (!is_told) log(severity::warning, "http: can't accept a connection: {}", ec.message());
     pause_.expires_after(accept_pause);
     pause_.async_wait([this](error_code cancelled) {
       if (!cancelled && acceptor_.is_open()) accept();

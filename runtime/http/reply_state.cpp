@@ -148,18 +148,19 @@ void reply_state::on_gone(std::function<void()> call) {
   {
     const std::lock_guard lock(mutex_);
     if (is_complete_) return;
-    on_gone_ = std::move(call);
+    on_gone_.swap(call);  // what it replaces is released without the mutex
     must = is_gone() && must_ring();
   }
   ring_if(must);
 }
 
 void reply_state::on_drained(std::size_t low_bytes, std::function<void()> call) {
+  auto drained = std::make_shared<const std::function<void()>>(std::move(call));
   const std::lock_guard lock(mutex_);
-  if (is_gone()) return;
+  if (is_gone() || is_complete_) return;
   low_bytes_ = low_bytes;
   was_above_ = pending_bytes() > low_bytes;
-  on_drained_ = std::make_shared<const std::function<void()>>(std::move(call));
+  on_drained_.swap(drained);  // what it replaces is released without the mutex
 }
 
 void reply_state::answer_bell() {
@@ -187,7 +188,7 @@ bool reply_state::take(reply_part& part) {
   part.is_cut = stage_ == stage::cut;
   part.piece.swap(queued_);
   is_end_taken_ = stage_ != stage::stream;
-  in_flight_ = part.piece.size();
+  in_flight_ += part.piece.size();
   return is_end_taken_ || part.head || !part.piece.empty();
 }
 

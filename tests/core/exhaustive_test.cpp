@@ -117,3 +117,10 @@ TEST_CASE("every interleaving of two sequences that share a cached prefix gives 
   }
   CHECK(walk_all(all).cached > 1000);
 }
+
+TEST_CASE("every interleaving of two sequences, one of which is held for a while, gives the right "
+          "tokens [I02][I12][I13][I17][I35][I38][I54][I56]") {
+  auto all = worlds({1, 1, {0, 1, 2}});
+  for (auto& world : all) world.holds = 1;
+  CHECK(walk_all(all).displaced > 100);
+}

@@ -1,4 +1,4 @@
-// What a server takes for a request, how it answers, and what it refuses: raw bytes in, raw bytes out.
+// What a server takes for a request, how it answers, what it refuses: raw bytes in, raw bytes out.
 #include <doctest/doctest.h>
 
 #include <string>

@@ -137,6 +137,9 @@ public:
     in_.erase(0, count);
     return taken;
   }
+  /// Whether something is there to read, or comes within that time.
+  bool has_input(std::chrono::milliseconds time) { return wait(POLLIN, time); }
+  void send_urgent() { ::send(socket_, "!", 1, MSG_OOB | MSG_NOSIGNAL); }
   const std::string& unread() const { return in_; }
   bool was_reset() const { return was_reset_; }
 

@@ -2,9 +2,11 @@
 
 #include "messages/api.pb.h"
 #include "messages/wire.hpp"
+#include "tests/messages/round_trip.hpp"
 #include "tests/support/mutate.hpp"
 
 using namespace deepinfer;
+using namespace deepinfer::test;
 
 namespace {
 
@@ -21,6 +23,7 @@ sampling_request all_set() {
   s.seed = 18446744073709551615u;
   s.max_tokens = 12;
   s.min_tokens = 3;
+  s.n = 4;
   s.logprobs = 2;
   s.ignore_eos = true;
   s.include_stop = true;
@@ -39,6 +42,12 @@ generate_request continuation(std::optional<std::string> text) {
   request.sampling = all_set();
   request.priority = -2;
   request.cache_salt = std::string("ten\0\xff", 5);
+  request.model = "tiny";
+  request.tenant = "blue";
+  request.session = "s-1";
+  request.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  request.client_request_id = "mine";
+  request.window = 64;
   return request;
 }
 
@@ -50,6 +59,7 @@ token_chunk last_chunk() {
   token_chunk chunk;
   chunk.request_id = "r-1";
   chunk.seq = 18446744073709551615u;
+  chunk.index = 3;
   chunk.text = "终 end";
   chunk.reasoning_text = "so";
   chunk.tool_calls = {call(), {.index = 3, .id = "", .name = "", .arguments = "}"}};
@@ -63,7 +73,11 @@ token_chunk last_chunk() {
                                            .cached_tokens = 4,
                                            .reasoning_tokens = 1},
                                  .code = errc::rank_lost,
-                                 .message = "rank 0 died"};
+                                 .message = "rank 0 died",
+                                 .seed = 9};
+  chunk.timings =
+    request_timings{.queued_us = 1, .prefill_us = 2, .decode_us = 3, .preemptions = 4};
+  chunk.is_last = true;
   return chunk;
 }
 
@@ -97,38 +111,12 @@ node_stats busy() {
           .step_messages = 14};
 }
 
-template <class T>
-void check_back(const T& sent) {
-  const auto back = from_wire<T>(to_wire(sent));
-  REQUIRE_MESSAGE(back, back.error().message);
-  CHECK(*back == sent);
-}
-
-/// The fields of `full` one at a time: none may leak into another or hide behind a default. Gives
-/// their number.
-template <class T>
-std::size_t check_one_at_a_time(const T& full) {
-  std::size_t fields_seen = 0;
-  for_each_field(full, [&](std::string_view name, const auto& value) {
-    CAPTURE(name);
-    T one;
-    for_each_field(one, [&](std::string_view other, auto& target) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::decay_t<decltype(target)>>)
-        if (other == name) target = value;
-    });
-    CHECK(!(one == T{}));
-    check_back(one);
-    ++fields_seen;
-  });
-  return fields_seen;
-}
-
 }  // namespace
 
 TEST_CASE("a client's sampling comes back as it was, together and one field at a time") {
   check_back(sampling_request{});
   check_back(all_set());
-  CHECK(check_one_at_a_time(all_set()) == 18);
+  CHECK(check_one_at_a_time(all_set()) == 19);
 }
 
 TEST_CASE("a generate request comes back with text, ids or chat, and only with that one") {
@@ -152,7 +140,7 @@ TEST_CASE("a generate request comes back one field at a time") {
   generate_request full = continuation("Hi");
   full.ids = {{0, 17}};
   full.chat = "{}";
-  CHECK(check_one_at_a_time(full) == 7);
+  CHECK(check_one_at_a_time(full) == 13);
 }
 
 TEST_CASE("salts come back byte for byte, so that no two of them become one") {
@@ -236,6 +224,21 @@ TEST_CASE("an empty sampling message sets nothing, and one with nothing set is n
   CHECK(m.ByteSizeLong() == 0);
 }
 
+TEST_CASE("a number of answers is sent where it is not one") {
+  sampling_request sampling;
+  v1::SamplingParams m;
+  REQUIRE(m.ParseFromString(to_wire(sampling)));
+  CHECK(!m.has_n());
+  for (const std::int32_t n : {0, -1, 2}) {
+    sampling.n = n;
+    check_back(sampling);
+  }
+  generate_request request;
+  v1::GenerateRequest sent;
+  REQUIRE(sent.ParseFromString(to_wire(request)));
+  CHECK(!sent.sampling().has_n());
+}
+
 TEST_CASE("a tool call delta comes back together and one field at a time") {
   check_back(tool_call_delta{});
   check_back(call());
@@ -245,7 +248,7 @@ TEST_CASE("a tool call delta comes back together and one field at a time") {
 TEST_CASE("a token chunk comes back together and one field at a time") {
   check_back(token_chunk{});
   check_back(last_chunk());
-  CHECK(check_one_at_a_time(last_chunk()) == 8);
+  CHECK(check_one_at_a_time(last_chunk()) == 11);
   auto chunk = last_chunk();
   chunk.finish = sequence_finish{};  // a finish that says nothing is still a finish
   check_back(chunk);
