@@ -84,7 +84,7 @@ void note_gone(gateway_state& state, gateway_request& request) {
   state.counts.aborted(*request.gone_in);
 }
 
-/// Without a word to anybody.
+/// Drops a request without a word to anybody.
 void drop(pointer self, gateway_request& request) {
   auto& state = self->state;
   auto& what = request.what;
@@ -265,13 +265,14 @@ void on_rank_down(pointer self, const std::string& reason, bool is_final) {
   state.rank.reset();
   state.is_down = is_final;
   tell_watcher(self, ready_atom::value, state.config.replica, false, reason);
+  const bool gives_back = static_cast<bool>(state.config.watcher);
   std::size_t ended = 0;
   std::vector<gateway_request*> returned;
   for (const auto& [number, request] : state.requests) {
     if (!needs_rank(request->what)) continue;
     if (request->is_cancelled) {
       end_running(self, *request, {finish_reason::abort, errc::cancelled, cancelled_text});
-    } else if (!request->what.has_started() && state.config.watcher) {
+    } else if (gives_back && !request->what.has_started()) {
       returned.push_back(request.get());
     } else if (request->what.has_started() || is_final) {
       ++ended;
@@ -282,7 +283,7 @@ void on_rank_down(pointer self, const std::string& reason, bool is_final) {
   }
   finish_turn(self);
   log(severity::error, "rank {} is lost ({}): {} requests end, {} wait", state.config.replica,
-      reason, ended, returned.size());
+      reason, ended, state.requests.size());
   for (auto* request : returned) {
     tell_watcher(self, returned_atom::value, state.config.replica, request->what.id());
     drop(self, *request);

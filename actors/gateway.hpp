@@ -7,7 +7,8 @@
 /// full, and ended with slow_consumer when nothing is taken for too long.
 ///
 /// If the rank is lost, requests that had started (their first row was launched) end with one
-/// error, `rank_lost`; the others are queued again, in order, when the rank is back.
+/// error, `rank_lost`; the others are given back to the watcher, in order. Without one they are
+/// queued again when the rank is back.
 #pragma once
 
 #include <chrono>

@@ -37,7 +37,6 @@ result<void> check(const gateway_state& state, const generate_request& asked,
     open += static_cast<std::size_t>(std::max(1, it.job->asked.sampling.n));
   open += static_cast<std::size_t>(std::max(1, asked.sampling.n));
   if (open <= static_cast<std::size_t>(std::max(0, config.max_open_requests))) return {};
-  state.counts.refused("queue_full");
   return fail(errc::queue_full,
               fmt::format("with this request {} answers would be open, at most {} may be", open,
                           config.max_open_requests));
@@ -93,7 +92,6 @@ promise generate_later(pointer self, const std::string& id, generate_request& as
   auto& state = self->state;
   auto answer = self->make_response_promise<std::string>();
   if (state.intakes.size() >= state.config.max_long_prompts) {
-    state.counts.refused("queue_full");
     answer.deliver(to_caf({errc::overloaded,
                            fmt::format("{} long prompts wait to be tokenized, at most {} may",
                                        state.intakes.size(), state.config.max_long_prompts),

@@ -96,6 +96,10 @@ gateway_config gateway_config_of(const engine_settings& settings, const rank_mac
   out.log_requests = settings.observability.log_requests;
   out.watcher = door;
   out.replica = replica;
+  out.max_n = settings.server.max_n;
+  out.queue_timeout = settings.server.queue_timeout;
+  out.slow_consumer_timeout = settings.server.slow_consumer_timeout;
+  out.log_requests = settings.observability.log_requests;
   return out;
 }
 

@@ -12,8 +12,8 @@ namespace deepinfer {
 
 class api_keys {
 public:
-  /// Entries are KEY or NAME=KEY; a file holds one a line, `#` begins a comment. Keys without a name
-  /// are key-1, key-2, ... Errors: bad_config (an empty key).
+  /// Entries are KEY or NAME=KEY; a file holds one a line, `#` begins a comment. Keys without a
+  /// name are key-1, key-2, ... Errors: bad_config (an empty key).
   static result<api_keys> read(const std::vector<std::string>& listed,
                                std::string_view file_text = {});
 

@@ -40,6 +40,7 @@ constexpr std::array routes{
   api_route{"POST", "/start_profile", api_call::start_profile},
   api_route{"POST", "/stop_profile", api_call::stop_profile},
   api_route{"GET", "/debug/trace", api_call::trace},
+  api_route{"GET", "/v1/internal/snapshot", api_call::snapshot},
   api_route{"GET", "/v1/internal/events", api_call::events}};
 
 /// Whether `path` is one that the route serves; `rest` is what its {id} stands for.

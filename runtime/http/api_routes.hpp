@@ -33,6 +33,7 @@ enum class api_call : std::uint8_t {
   start_profile,
   stop_profile,
   trace,
+  snapshot,
   events
 };
 

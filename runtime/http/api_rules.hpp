@@ -28,8 +28,8 @@ result<std::int64_t> query_number(std::string_view query, std::string_view name,
 /// Names of ignored fields for a header: at most 20 of them, printable.
 std::string header_list(const std::vector<std::string>& names);
 
-/// Headers that let pages of `origins` ("*": all) read the answer; none where the request comes from
-/// no page or from another one.
+/// Headers that let pages of `origins` ("*": all) read the answer; none where the request comes
+/// from no page or from another one.
 std::vector<http_header> cors_headers(const http_request& request,
                                       const std::vector<std::string>& origins);
 

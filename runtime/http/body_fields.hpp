@@ -1,8 +1,8 @@
 /// Typed access to the fields of a JSON object of a request. `null` counts as absent.
 ///
-/// A field of the wrong type or out of its range is invalid_argument; the message and `param` name it
-/// by its path ("stream_options.include_usage"), say what was found and what was expected. Fields
-/// that nobody has asked for are `unknown`.
+/// A field of the wrong type or out of its range is invalid_argument; the message and `param` name
+/// it by its path ("stream_options.include_usage"), say what was found and what was expected.
+/// Fields that nobody has asked for are `unknown`.
 #pragma once
 
 #include <cstdint>

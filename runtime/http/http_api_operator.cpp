@@ -1,5 +1,6 @@
 // What of the API is for operators, probes and the page that shows them the node.
 #include <algorithm>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -62,6 +63,7 @@ void http_api::dispatch_operator(const exchange_ptr& on) {
     const auto steps = query_number(on->request().query, "steps", 64, 1, most_trace_steps);
     return steps ? show_trace(on, *steps) : on->fail(steps.error());
   }
+  case api_call::snapshot: return show_snapshot(on);
   case api_call::events: return begin_events(on);
   default: return on->fail({errc::internal, "a path without a handler", {}});
   }
@@ -243,6 +245,14 @@ void http_api::show_trace(const exchange_ptr& on, std::int64_t steps) {
   ask_for<text_reply>(
     on, verb::trace, to_wire(number_call{steps}),
     [on](const text_reply& reply) { on->send_json(reply.text); }, trace_timeout);
+}
+
+void http_api::show_snapshot(const exchange_ptr& on) {
+  const auto known =
+    query_number(on->request().query, "step", -1, -1, std::numeric_limits<std::int64_t>::max());
+  if (!known) return on->fail(known.error());
+  ask_for<text_reply>(on, verb::snapshot, to_wire(number_call{*known}),
+                      [on](const text_reply& reply) { on->send_json(reply.text); });
 }
 
 void http_api::begin_events(const exchange_ptr& on) {

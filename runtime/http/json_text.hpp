@@ -8,7 +8,8 @@
 
 namespace deepinfer {
 
-/// `text` in quotes. Bytes that are no UTF-8 become U+FFFD, one for each maximal part of a sequence.
+/// `text` in quotes. Bytes that are no UTF-8 become U+FFFD, one for each maximal part of a
+/// sequence.
 void append_json_string(std::string& out, std::string_view text);
 
 /// The shortest digits that give the same float; minus infinity and what is no number is -9999.

@@ -1,9 +1,10 @@
 /// Requests of the OpenAI-style API as requests of the client API. Pure: bytes in, structs out.
 ///
-/// A chat goes to the engine as JSON, which reads messages, tools, thinking and sampling itself; here
-/// it loses what the engine does not know (n, stream, user, ...), and every field that both know is
-/// checked, so that its error names it. A completion becomes one request for each of its prompts.
-/// `null` is absent. Fields that nobody knows are listed, or refused where `strict_fields`.
+/// A chat goes to the engine as JSON, which reads messages, tools, thinking and sampling itself;
+/// here it loses what the engine does not know (n, stream, user, ...), and every field that both
+/// know is checked, so that its error names it. A completion becomes one request for each of its
+/// prompts. `null` is absent. Fields that nobody knows are listed, or refused where
+/// `strict_fields`.
 #pragma once
 
 #include <cstdint>

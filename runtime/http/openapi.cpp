@@ -53,6 +53,7 @@ constexpr std::array rows{
   call_row{api_call::stop_profile, "End a profile: its steps as a Chrome trace", "", "Object",
            false, true},
   call_row{api_call::trace, "The newest steps as a Chrome trace", "", "Object", false, true},
+  call_row{api_call::snapshot, "What the node looks like now", "", "Object", false, true},
   call_row{api_call::events, "What the node looks like, twice a second", "", "Text", false, false,
            false, "text/event-stream; charset=utf-8"}};
 
@@ -120,6 +121,10 @@ json::array parameters_of(const api_route& route) {
                    {"in", "path"},
                    {"required", true},
                    {"schema", {{"type", "string"}, {"minLength", 1}}}});
+  if (route.call == api_call::snapshot)
+    out.push_back({{"name", "step"},
+                   {"in", "query"},
+                   {"schema", {{"type", "integer"}, {"minimum", -1}, {"default", -1}}}});
   if (route.call == api_call::trace)
     out.push_back(
       {{"name", "steps"},

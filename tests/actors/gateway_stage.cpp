@@ -41,7 +41,7 @@ request_watcher_actor::behavior_type remembering_watcher(request_watcher_actor::
       told->push_back({is_ready ? "ready" : "not ready", why, replica});
     },
     [told](gone_atom, std::int32_t replica, const std::string& why) {
-      told->push_back({"lost", why, replica});
+      told->push_back({"gone", why, replica});
     },
   };
 }

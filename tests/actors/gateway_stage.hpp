@@ -25,7 +25,7 @@ struct played_sink {
 };
 
 struct told_of_request {
-  std::string what;  ///< started, ended, ready
+  std::string what;  ///< started, ended, returned, ready, gone
   std::string id;
   std::int32_t number = 0;
 };

@@ -133,14 +133,14 @@ inline token_chunk final_chunk(finish_reason reason, std::int32_t index = 0, boo
 
 struct api_bench {
   explicit api_bench(http_api_options options = {}, std::vector<std::string> keys = {},
-                     bool has_engine = true)
+                     bool has_engine = true, metrics* counts = nullptr)
     : api(std::make_shared<http_api>(
         [&] {
           options.id_stem = "t";
           options.version_json = R"({"version":"0"})";
           return options;
         }(),
-        api_keys::read(keys).value(), nullptr,
+        api_keys::read(keys).value(), counts,
         [this](std::chrono::milliseconds, std::function<void()> call) {
           timers.push_back(std::move(call));
         })) {

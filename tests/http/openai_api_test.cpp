@@ -264,6 +264,8 @@ TEST_CASE("operators' verbs reach the engine with their arguments") {
 TEST_CASE("the feed tells what has changed since the last event, until its reader leaves") {
   api_bench bench;
   bench.engine->answers["snapshot"] = to_wire(text_reply{"{\"newest_step\":41,\n\"a\":1}"});
+  CHECK(bench.ask("GET", "/v1/internal/snapshot?step=7")->status == 200);
+  CHECK(from_wire<number_call>(bench.engine->calls.back().second).value().value == 7);
   const auto reply = bench.ask("GET", "/v1/internal/events");
   CHECK(reply->events() == std::vector<std::string>{"{\"newest_step\":41, \"a\":1}"});
   bench.pass_time();
@@ -349,4 +351,32 @@ TEST_CASE("what a header says is used only where it is well formed") {
   CHECK(query_number("a=1&steps=5", "steps", 3, 1, 9).value() == 5);
   CHECK(query_number("", "steps", 3, 1, 9).value() == 3);
   CHECK_FALSE(query_number("steps=10", "steps", 3, 1, 9).has_value());
+}
+
+TEST_CASE("requests are counted by path, method and status, and none stays in flight") {
+  metrics counts;
+  api_bench bench({}, {}, true, &counts);
+  const auto in_flight = [&] { return counts.value(metric::http_requests_in_flight); };
+  std::vector<std::shared_ptr<remembered_reply>> replies;
+  for (int i = 0; i < 20; ++i) replies.push_back(bench.chat(R"(,"stream":true)"));
+  for (std::size_t i = 0; i < 10; ++i) bench.open(i).on_accepted();
+  CHECK(in_flight() == 20);
+  for (std::size_t i = 1; i < 20; ++i) replies[i]->gone();
+  CHECK(in_flight() == 1);
+  bench.open(0).on_chunk(final_chunk(finish_reason::stop));
+  CHECK(in_flight() == 0);
+  const auto total = [&](const char* handler, const char* method, const char* status) {
+    return counts.value(metric::http_requests_total, {handler, method, status});
+  };
+  CHECK(total("/v1/chat/completions", "POST", "499") == 19);
+  CHECK(total("/v1/chat/completions", "POST", "200") == 1);
+  bench.ask("GET", "/v1/models/any");
+  bench.ask("GET", "/a/path/of/somebody");
+  bench.ask("BREW", "/a/pot");
+  bench.api->refuse({errc::payload_too_large, "too large", {}});
+  CHECK(total("/v1/models/{id}", "GET", "404") == 1);
+  CHECK(total("other", "GET", "404") == 1);
+  CHECK(total("other", "other", "404") == 1);
+  CHECK(total("refused", "other", "413") == 1);
+  CHECK(in_flight() == 0);
 }

@@ -15,13 +15,15 @@ namespace {
 constexpr std::array<std::pair<const char*, const char*>, 5> seeds{
   {{"/v1/chat/completions",
     R"({"model":"tiny","messages":[{"role":"system","content":"s"},{"role":"user","content":)"
-    R"([{"type":"text","text":"hi"}]}],"n":2,"stream":true,"stream_options":{"include_usage":true},)"
+    R"([{"type":"text","text":"hi"}]}],"n":2,"stream":true,)"
+    R"("stream_options":{"include_usage":true},)"
     R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],)"
     R"("tool_choice":"auto","thinking":{"type":"enabled"},"reasoning_effort":"high",)"
     R"("temperature":0.5,"top_p":0.9,"stop":["a","b"],"logprobs":true,"top_logprobs":3,)"
     R"("logit_bias":{"5":1.5},"user":"u","seed":7,"max_tokens":16})"},
    {"/v1/completions",
-    R"({"model":"tiny","prompt":["a","b"],"max_tokens":4,"n":2,"best_of":2,"logprobs":5,"echo":false,)"
+    R"({"model":"tiny","prompt":["a","b"],"max_tokens":4,"n":2,"best_of":2,"logprobs":5,)"
+    R"("echo":false,)"
     R"("stop":"x","presence_penalty":0.5,"frequency_penalty":-0.5,"top_k":-1,"min_p":0.1,)"
     R"("stop_token_ids":[1,2],"ignore_eos":true,"response_format":{"type":"text"},"priority":1})"},
    {"/v1/completions", R"({"prompt":[[1,2,3],[4]],"stream":true,"timings":true,"cache_salt":"s"})"},
