@@ -207,6 +207,7 @@ TEST_CASE("a client that leaves takes its waiting requests along") {
   const auto events = std::make_shared<told_events>();
   for (int i = 0; i < endless_capacity; ++i)
     start(client, events, "run" + std::to_string(i), greedy(prompt_ids("a", 9), many_tokens));
+  ask_until([&] { return client.health()->open_requests == endless_capacity; });
   {
     const auto of_other = std::make_shared<told_events>();
     const auto other = it.engine->connect();
@@ -301,7 +302,7 @@ TEST_CASE("a session stays with its replica, and a prefix goes where it is cache
   start(client, events, "turn 2", talk);  // both idle: without a session it would be 0
   events->wait_for_end("turn 2");
   CHECK(sent_to(it, "1") == 3);
-  check_at_rest(it);
+  wait_for_rest(client);
 }
 
 TEST_CASE("a reset of the prefix cache empties that of every replica") {
