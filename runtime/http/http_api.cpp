@@ -138,6 +138,7 @@ void http_api::dispatch(const exchange_ptr& on) {
   case api_call::metrics: return show_metrics(on);
   case api_call::version: return on->send_json(options_.version_json);
   case api_call::openapi: return on->send_json(*openapi_);
+  case api_call::page: return show_page(on);
   default: return dispatch_operator(on);
   }
 }
