@@ -1,26 +1,51 @@
 /// The actor system of a process. A serving process has it, with its network, before there is a
-/// model; a node without one makes its own.
+/// model; a node without one makes its own. No type of the actor library is needed to hold one.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
-#include "actors/caf_compat.hpp"
 #include "config/engine_settings.hpp"
 #include "runtime/base/error.hpp"
 
+namespace caf {
+class actor_system;
+}
+
 namespace deepinfer {
+
+/// Threads of the actor pool. Network and devices have their own.
+struct host_options {
+  std::size_t threads = 0;  ///< 0: one per core
+};
 
 class actor_host {
 public:
   /// Without network.
-  actor_host();
+  explicit actor_host(host_options options = {});
   ~actor_host();
+  actor_host(const actor_host&) = delete;
+  actor_host& operator=(const actor_host&) = delete;
+
+  /// With network, which is TLS in both directions where the three files are named: then every peer
+  /// shows a certificate of that authority. Nothing is bound yet. Errors: bad_config (some of the
+  /// TLS files but not all, one that can't be read, a host that others can reach without TLS).
+  static result<std::shared_ptr<actor_host>> open(const actor_settings& settings,
+                                                  host_options options = {});
 
   caf::actor_system& system() { return *system_; }
+  bool has_network() const { return has_network_; }
+  bool has_tls() const { return has_tls_; }
 
 private:
-  std::unique_ptr<actor_config> config_;
+  struct system_config;
+  actor_host(std::unique_ptr<system_config> config, bool has_network, bool has_tls);
+
+  std::unique_ptr<system_config> config_;
   std::unique_ptr<caf::actor_system> system_;
+  bool has_network_ = false;
+  bool has_tls_ = false;
 };
 
 }  // namespace deepinfer

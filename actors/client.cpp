@@ -7,7 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "actors/actor_host.hpp"
 #include "actors/client_state.hpp"
+#include "actors/remote_link.hpp"
 #include "messages/wire.hpp"
 
 namespace deepinfer {
@@ -15,8 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Starting a request tokenizes its prompt; the answer comes when that is done.
-constexpr auto start_timeout = 60s;
+/// A request may wait in the node's queue, as long as the node lets it.
+constexpr auto start_timeout = 24h;
 constexpr auto control_timeout = 10s;
 
 error node_gone() {
@@ -83,23 +85,26 @@ caf::error to_caf(const error& failure) {
                          failure.message, failure.param);
 }
 
-client::state::state(caf::actor_system& of, node_door_actor door, std::shared_ptr<void> kept)
+client::state::state(caf::actor_system& of, node_door_actor door_there, std::shared_ptr<void> kept)
   : owner(std::move(kept)),
     system(&of),
-    hub(of.spawn(client_hub, std::move(door))),
+    door(std::move(door_there)),
+    hub(of.spawn(client_hub, door)),
     name(random_name()) {}
 
 client::state::~state() {
   tell_from_outside(hub, stop_atom::value);
 }
 
-/// Chunks wait here from the hub's thread to the reader's.
-class stream::state final : public chunk_sink {
-public:
-  state(std::shared_ptr<client::state> of, std::int32_t window)
-    : of_(std::move(of)),
-      window_(window) {}
+node_door_actor door_of(const client& engine) {
+  return engine.inside().door;
+}
 
+namespace {
+
+/// Chunks wait here from the hub's thread to the reader's.
+class inbox final : public chunk_sink {
+public:
   void on_accepted(const std::string&) override {
     const std::lock_guard lock(mutex_);
     is_accepted_ = true;
@@ -118,10 +123,10 @@ public:
     changed_.notify_one();
   }
 
-  result<void> wait_accepted() {
+  result<void> wait_accepted(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     const bool has_come =
-      changed_.wait_for(lock, start_timeout, [this] { return is_accepted_ || has_ended_; });
+      changed_.wait_for(lock, timeout, [this] { return is_accepted_ || has_ended_; });
     if (!has_come) return fail(errc::deadline_exceeded, "the node has not taken the request");
     if (!is_accepted_ && failure_) return tl::unexpected<error>(*failure_);
     return {};
@@ -137,27 +142,54 @@ public:
     }
     auto chunk = std::optional(std::move(chunks_.front()));
     chunks_.pop_front();
-    lock.unlock();
-    if (window_ > 0 && !chunk->is_last) tell_from_outside(of_->hub, credit_atom::value, id, 1);
     return chunk;
   }
 
-  void drop() {
+  bool has_ended() const {
     const std::lock_guard lock(mutex_);
-    if (!has_ended_) tell_from_outside(of_->hub, cancel_atom::value, id);
+    return has_ended_;
   }
 
-  std::string id;
-
 private:
-  std::shared_ptr<client::state> of_;
-  std::int32_t window_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<token_chunk> chunks_;
   std::optional<error> failure_;
   bool is_accepted_ = false;
   bool has_ended_ = false;
+};
+
+}  // namespace
+
+/// The reader's end. The hub holds the inbox alone: the client ends with its user, never inside one
+/// of its own actors.
+class stream::state {
+public:
+  state(std::shared_ptr<client::state> of, std::string name, std::int32_t window)
+    : id(std::move(name)),
+      of_(std::move(of)),
+      window_(window) {}
+
+  result<std::optional<token_chunk>> next(std::chrono::milliseconds timeout) {
+    auto chunk = box->next(timeout);
+    // A quarter of a window at a time: a message per chunk would double their number.
+    if (chunk && *chunk && window_ > 0 && !(*chunk)->is_last &&
+        ++taken_ >= std::max(window_ / 4, 1))
+      tell_from_outside(of_->hub, credit_atom::value, id, std::exchange(taken_, 0));
+    return chunk;
+  }
+
+  void drop() {
+    if (!box->has_ended()) tell_from_outside(of_->hub, cancel_atom::value, id);
+  }
+
+  const std::string id;
+  const std::shared_ptr<inbox> box = std::make_shared<inbox>();
+
+private:
+  std::shared_ptr<client::state> of_;
+  std::int32_t window_;
+  std::int32_t taken_ = 0;  ///< and not told
 };
 
 stream::stream(std::shared_ptr<state> opened) : state_(std::move(opened)) {}
@@ -206,16 +238,21 @@ std::string client::start(generate_request request, std::shared_ptr<chunk_sink> 
   return id;
 }
 
-result<stream> client::generate(const generate_request& request) const {
-  auto opened = std::make_shared<stream::state>(state_, request.window);
-  auto named = request;
-  if (named.request_id.empty())
-    named.request_id = fmt::format("{}-{}", state_->name, ++state_->started);
-  opened->id = named.request_id;
-  start(std::move(named), opened);
+/// Starts `request` on `at`, whose node is `of`, and waits until it has been taken.
+static result<stream> open_stream(const client& at, const std::shared_ptr<client::state>& of,
+                                  generate_request request, std::chrono::milliseconds timeout) {
+  if (request.request_id.empty())
+    request.request_id = fmt::format("{}-{}", of->name, ++of->started);
+  if (request.window <= 0) request.window = of->stream_window;
+  auto opened = std::make_shared<stream::state>(of, request.request_id, request.window);
+  at.start(std::move(request), opened->box);
   stream out(opened);
-  DI_TRY_VOID(opened->wait_accepted());
+  DI_TRY_VOID(opened->box->wait_accepted(timeout));
   return out;
+}
+
+result<stream> client::generate(const generate_request& request) const {
+  return open_stream(*this, state_, request, start_timeout);
 }
 
 result<generate_result> client::generate_sync(const generate_request& request,
@@ -224,7 +261,7 @@ result<generate_result> client::generate_sync(const generate_request& request,
   if (request.sampling.n != 1)
     return fail(errc::invalid_argument,
                 fmt::format("n: found {}, expected 1 for one answer", request.sampling.n), "n");
-  DI_TRY(auto chunks, generate(request));
+  DI_TRY(auto chunks, open_stream(*this, state_, request, timeout));
   generate_result out;
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -331,6 +368,44 @@ result<std::string> client::trace(std::int32_t steps) const {
   DI_TRY(const auto bytes, call(verb::trace, to_wire(number_call{steps})));
   DI_TRY(auto reply, from_wire<text_reply>(bytes));
   return std::move(reply.text);
+}
+
+namespace {
+
+/// What a client over the network runs on: ended after its hub.
+struct remote_side {
+  std::shared_ptr<actor_host> host;
+  remote_link_actor link;
+
+  ~remote_side() { tell_from_outside(link, stop_atom::value); }
+};
+
+}  // namespace
+
+result<client> client::connect(const client_options& options) {
+  actor_settings network;
+  network.heartbeat_interval = options.heartbeat_interval;
+  network.connection_timeout = options.connection_timeout;
+  network.tls_certificate = options.tls_certificate;
+  network.tls_key = options.tls_key;
+  network.tls_ca = options.tls_ca;
+  auto side = std::make_shared<remote_side>();
+  DI_TRY(side->host, actor_host::open(network, {.threads = 1}));
+  auto& system = side->host->system();
+  remote_link_options link;
+  link.to = {options.host, options.port};
+  link.api_key = options.api_key;
+  link.name = random_name();
+  link.connect_timeout = options.connect_timeout;
+  link.reconnects = options.reconnects;
+  side->link = system.spawn(remote_link, network_of(*side->host), std::move(link));
+  // The link keeps the deadline; an attempt that began before it may end after it.
+  DI_TRY_VOID(ask_and_wait<std::string>(system, side->link, 3 * options.connect_timeout + 1s,
+                                        open_atom::value));
+  const node_door_actor door = side->link;
+  auto made = std::make_shared<state>(system, door, std::move(side));
+  made->stream_window = wire_window;
+  return client(std::move(made));
 }
 
 }  // namespace deepinfer

@@ -2,7 +2,8 @@
 ///
 /// `client::connect` reaches a node over the network, `node::connect` one in this process; what a
 /// client can do is the same. A `client` may be used by several threads; a `stream` by one at a
-/// time. No call blocks without a deadline. An in-process client may not outlive its node; after
+/// time. No call blocks without a deadline. A client over the network has threads of its own, which
+/// end with its last copy: that may not be dropped inside a call of a `chunk_sink`. An in-process client may not outlive its node; after
 /// `node::stop` its calls say server_shutdown. When a client and its streams are gone, what they
 /// had started is cancelled.
 ///
@@ -91,7 +92,9 @@ public:
   class state;
   explicit client(std::shared_ptr<state> connected) : state_(std::move(connected)) {}
 
-  /// A node elsewhere. Errors: not_ready (nobody answers in time), unauthenticated, bad_config.
+  /// A node elsewhere. A stream whose request names no window has one of 64 chunks: who stops
+  /// reading pauses his request, and after a time loses it. Errors: not_ready (nobody answers in
+  /// time), unauthenticated, invalid_argument (another version), bad_config.
   static result<client> connect(const client_options& options);
 
   /// Starts a request. Errors: those of the request (invalid_argument with `param`,
@@ -136,6 +139,9 @@ public:
   void call(std::string_view verb, std::string bytes,
             std::function<void(result<std::string>)> answer,
             std::chrono::milliseconds timeout = std::chrono::seconds(10)) const;
+
+  /// What it is made of, for the actors' side.
+  const state& inside() const { return *state_; }
 
 private:
   std::shared_ptr<state> state_;

@@ -42,8 +42,8 @@ struct client_hub_state {
   std::unordered_map<std::string, open_request> requests;
 };
 
-client_hub_actor::behavior_type client_hub(client_hub_actor::stateful_pointer<client_hub_state> self,
-                                           node_door_actor door);
+client_hub_actor::behavior_type
+client_hub(client_hub_actor::stateful_pointer<client_hub_state> self, node_door_actor door);
 
 }  // namespace deepinfer
 

@@ -21,10 +21,15 @@ public:
 
   std::shared_ptr<void> owner;
   caf::actor_system* system;
+  node_door_actor door;
   client_hub_actor hub;
   std::string name;  ///< what ids of its requests begin with
   std::atomic<std::uint64_t> started{0};
+  std::int32_t stream_window = 0;  ///< of streams whose request names none; 0: no bound
 };
+
+/// The door that `engine` is a client of.
+node_door_actor door_of(const client& engine);
 
 /// The error inside an answer that failed; see `to_caf`.
 error from_caf(const caf::error& failure);

@@ -17,9 +17,9 @@
 ///                  (used: in tables, without what launched steps have added: reserved)
 ///   steps         [{step, rank, kind, rows, tokens, emitted, inflight, carried, parked, overrun,
 ///                  plan, settle, forward, sample: [begin, end] or null, idle_us: {..}}], oldest
-///                  first, at most 64 of each rank, those behind `known_step`; a step may come again
-///   requests      [{id, state, tenant, replica, prompt_tokens, cached_tokens, output_tokens, age_s,
-///                  chunks_pending}], at most 200, and requests_total
+///                  first, at most 64 of each rank, those behind `known_step`; some come again
+///   requests      [{id, state, tenant, replica, prompt_tokens, cached_tokens, output_tokens,
+///                  age_s, chunks_pending}], at most 200, and requests_total
 ///   group         {size, go, wait, vetoed}; size 0: this node has no group of ranks
 ///   eplb          {placement_version, imbalance, gain, rebalances, cancelled, load}; load: a list
 ///                  per rank of the tokens of each expert, [] without an expert group

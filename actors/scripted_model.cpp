@@ -244,6 +244,7 @@ intake_facts intake_of(const engine_settings& settings, const tokenizer& words,
                        const std::string& name, std::int32_t max_model_len) {
   intake_facts out;
   out.model_name = name;
+  out.served_names = settings.model.served_names;
   out.vocab_size = words.vocab_size();
   out.max_model_len = max_model_len;
   out.bos = words.id_of("<｜begin▁of▁sentence｜>").value_or(0);

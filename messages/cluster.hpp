@@ -47,17 +47,14 @@ struct node_entry {
   std::string name;
   std::string host;
   std::uint32_t port = 0;
-  std::string state;   ///< self, up, loading, draining, down
-  std::string origin;  ///< self, peer, joined
-  std::int32_t replicas = 0;
-  std::int32_t open_requests = 0;
+  std::string state;   ///< up, loading, down
+  std::string origin;  ///< self, peer, joined (it asked for requests), told (it was asked to send)
   std::string reason;  ///< why it takes no requests
 
   static constexpr auto describe() {
     using s = node_entry;
     return fields(field{"name", &s::name}, field{"host", &s::host}, field{"port", &s::port},
                   field{"state", &s::state}, field{"origin", &s::origin},
-                  field{"replicas", &s::replicas}, field{"open_requests", &s::open_requests},
                   field{"reason", &s::reason});
   }
 };

@@ -1,4 +1,4 @@
-# Finds CAF and defines the imported targets CAF::core and CAF::io.
+# Finds CAF and defines the imported targets CAF::core, CAF::io and CAF::openssl.
 # Debian 12 ships CAF 0.17.6 without a CMake package; newer releases bring these targets themselves.
 find_path(CAF_INCLUDE_DIR caf/all.hpp)
 if(CAF_INCLUDE_DIR AND EXISTS "${CAF_INCLUDE_DIR}/caf/config.hpp")
@@ -11,7 +11,7 @@ if(CAF_INCLUDE_DIR AND EXISTS "${CAF_INCLUDE_DIR}/caf/config.hpp")
   endif()
 endif()
 
-foreach(component core io)
+foreach(component core io openssl)
   find_library(CAF_${component}_LIBRARY caf_${component})
   if(CAF_${component}_LIBRARY)
     set(CAF_${component}_FOUND TRUE)
@@ -36,5 +36,11 @@ if(CAF_FOUND AND NOT TARGET CAF::core)
     set_target_properties(CAF::io PROPERTIES
       IMPORTED_LOCATION "${CAF_io_LIBRARY}"
       INTERFACE_LINK_LIBRARIES CAF::core)
+  endif()
+  if(CAF_openssl_LIBRARY)
+    add_library(CAF::openssl SHARED IMPORTED)
+    set_target_properties(CAF::openssl PROPERTIES
+      IMPORTED_LOCATION "${CAF_openssl_LIBRARY}"
+      INTERFACE_LINK_LIBRARIES CAF::io)
   endif()
 endif()

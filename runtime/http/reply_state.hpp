@@ -35,7 +35,7 @@ public:
 
   void ring(std::shared_ptr<reply_state> reply);
   std::vector<std::shared_ptr<reply_state>> take();
-  /// `wake` is never called again.
+  /// `wake` is never called again, and no reply is held.
   void close();
 
 private:

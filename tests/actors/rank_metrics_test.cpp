@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <new>
+#include <thread>
 
 #include "actors/node.hpp"
 #include "actors/rank_metrics.hpp"
@@ -302,16 +303,36 @@ TEST_CASE("gauges of a node are refreshed from its stats") {
   CHECK(counts.value(metric::kv_cache_usage_perc) == 0.0);
 }
 
-TEST_CASE("a node counts its steps, and its gauges are 0 when it rests") {
+namespace {
+
+std::unique_ptr<node> load_tiny(const std::shared_ptr<metrics>& counts) {
   engine_settings settings;
   settings.engine.num_threads = 1;
   node_parts parts;
-  parts.counts = std::make_shared<metrics>();
-  const auto counts = parts.counts;
+  parts.counts = counts;
   const std::string path = std::string(DI_SOURCE_DIR) + "/examples/models/tiny-v41";
   auto loaded = node::load(settings, path, {}, nullptr, std::move(parts));
   REQUIRE_MESSAGE(loaded.has_value(), loaded.error().message);
-  const auto& engine = **loaded;
+  return std::move(*loaded);
+}
+
+/// Looks again and again, until a minute has passed.
+template <class Condition>
+bool comes_true(const Condition& holds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes{1};
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("a node counts its steps, and its gauges are 0 when it rests") {
+  const auto counts = std::make_shared<metrics>();
+  const auto loaded = load_tiny(counts);
+  const auto& engine = *loaded;
   const auto client = engine.connect();
   std::vector<stream> open;
   for (int i = 0; i < 4; ++i) {
@@ -340,6 +361,35 @@ TEST_CASE("a node counts its steps, and its gauges are 0 when it rests") {
   for (const auto gauge : {metric::inflight_steps, metric::inflight_tokens, metric::leases_held,
                            metric::kv_reserved_blocks, metric::deferred_release_pending})
     CHECK(counts->value(gauge) == 0.0);
-  (*loaded)->stop();
+  loaded->stop();
   CHECK(counts->value(metric::ready, {"0"}) == 0.0);
+}
+
+TEST_CASE("a rank that dies leaves no step in flight behind, and is counted when it stays dead") {
+  const auto counts = std::make_shared<metrics>();
+  const auto loaded = load_tiny(counts);
+  const auto& engine = *loaded;
+  const auto client = engine.connect();
+  generate_request request;
+  request.text = "Once there was";
+  request.sampling.max_tokens = 1000;
+  request.sampling.ignore_eos = true;
+  const auto is_up = [&] { return counts->value(metric::ready, {"0"}) == 1.0; };
+  for (int deaths = 1; deaths <= 9; ++deaths) {
+    REQUIRE(comes_true(is_up));
+    CHECK(counts->value(metric::dead_ranks) == 0.0);
+    auto chunks = client.generate(request).value();
+    REQUIRE(chunks.next(std::chrono::minutes{1}).has_value());  // steps are in flight
+    REQUIRE(engine.kill("worker").value());
+    while (true) {
+      const auto chunk = chunks.next(std::chrono::minutes{1});
+      REQUIRE(chunk.has_value());
+      if (!*chunk) break;
+    }
+  }
+  CHECK(comes_true([&] { return counts->value(metric::dead_ranks) == 1.0; }));
+  CHECK(counts->value(metric::ready, {"0"}) == 0.0);
+  for (const auto gauge : {metric::inflight_steps, metric::inflight_tokens, metric::leases_held,
+                           metric::kv_reserved_blocks, metric::deferred_release_pending})
+    CHECK(counts->value(gauge) == 0.0);
 }

@@ -17,6 +17,11 @@ namespace {
 
 /// A reply and the bell that it rings.
 struct reply_world {
+  reply_world() = default;
+  reply_world(const reply_world&) = delete;
+  reply_world& operator=(const reply_world&) = delete;
+  ~reply_world() { bell->close(); }
+
   int wakes = 0;
   std::shared_ptr<reply_doorbell> bell = std::make_shared<reply_doorbell>([this] { ++wakes; });
   std::shared_ptr<reply_state> reply =

@@ -120,7 +120,7 @@ const std::vector<library_row>& libraries() {
     const auto row = [&rows](const char* pattern, std::vector<std::string> homes) {
       rows.push_back({std::regex(pattern), std::move(homes)});
     };
-    row("^caf/", {"actors/", "tests/actors/"});
+    row("^caf/", {"actors/", "tests/actors/", "tests/remote/"});
     row("^cuda", {"kernels/", "runtime/device/"});
     row("^boost/json", {"runtime/base/json"});
     row("^boost/(asio|beast)", {"runtime/http/http_server.cpp"});

@@ -1,0 +1,30 @@
+/// HOST:PORT as people write it, and whether a host is this machine alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/error.hpp"
+
+namespace deepinfer {
+
+struct host_address {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+/// "10.0.0.2:4242", "node-b:4242", "[::1]:4242"; without a port, `default_port`. Errors:
+/// bad_config, with what was found.
+result<host_address> parse_host_address(std::string_view text, std::uint16_t default_port);
+
+/// As `parse_host_address` reads it.
+std::string format_host_address(const host_address& at);
+
+/// Whether only this machine can reach what listens there: localhost, 127.x.x.x, ::1.
+bool is_loopback(std::string_view host);
+
+/// Whether it stands for every address of the machine: empty, 0.0.0.0, ::.
+bool is_any_host(std::string_view host);
+
+}  // namespace deepinfer
