@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "runtime/http/api_rules.hpp"
+#include "runtime/http/dashboard.hpp"
 #include "runtime/http/json_text.hpp"
 #include "runtime/http/openapi.hpp"
 
@@ -149,6 +150,10 @@ void http_api::dispatch(const exchange_ptr& on) {
   case api_call::metrics: return show_metrics(on);
   case api_call::version: return on->send_json(options_.version_json);
   case api_call::openapi: return show_openapi(on);
+  case api_call::page:
+    return on->send({200,
+                     {{"Content-Type", "text/html; charset=utf-8"}, {"Cache-Control", "no-cache"}},
+                     std::string(dashboard_page())});
   default: return dispatch_operator(on);
   }
 }

@@ -40,6 +40,8 @@ constexpr std::array rows{
            "text/plain; version=0.0.4; charset=utf-8"},
   call_row{api_call::version, "Version and libraries", "", "Object", false, false},
   call_row{api_call::openapi, "This document", "", "Object", false, false},
+  call_row{api_call::page, "The dashboard", "", "Text", false, false, false,
+           "text/html; charset=utf-8"},
   call_row{api_call::requests, "Open requests", "", "RequestList", false, false},
   call_row{api_call::cancel_request, "Cancel a request", "", "Cancelled", false, false},
   call_row{api_call::stats, "What the node is doing", "", "Object", false, false},
@@ -82,7 +84,7 @@ bool is_generation(api_call call) {
 
 bool needs_no_engine(api_call call) {
   return call == api_call::live || call == api_call::version || call == api_call::openapi ||
-         call == api_call::metrics;
+         call == api_call::metrics || call == api_call::page;
 }
 
 json::object answers_of(const api_route& route, const call_row& row) {

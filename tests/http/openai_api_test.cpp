@@ -91,6 +91,14 @@ TEST_CASE("unknown paths and methods have the envelope, and 405 says what is all
     CHECK(reply->header("Content-Type") == "application/json");
 }
 
+TEST_CASE("the page is shown to everyone, since it says nothing") {
+  api_bench bench({}, {"key"});
+  const auto page = bench.ask("GET", "/");
+  CHECK(page->status == 200);
+  CHECK(page->header("Content-Type") == "text/html; charset=utf-8");
+  CHECK(page->body.find("<html") != std::string::npos);
+}
+
 TEST_CASE("every answer has an id of ours") {
   api_bench bench;
   std::set<std::string> ids;
