@@ -17,8 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Starting a request tokenizes its prompt; the answer comes when that is done.
-constexpr auto start_timeout = 60s;
+/// A request may wait in the node's queue, as long as the node lets it.
+constexpr auto start_timeout = 24h;
 constexpr auto control_timeout = 10s;
 
 error node_gone() {
@@ -123,10 +123,10 @@ public:
     changed_.notify_one();
   }
 
-  result<void> wait_accepted() {
+  result<void> wait_accepted(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     const bool has_come =
-      changed_.wait_for(lock, start_timeout, [this] { return is_accepted_ || has_ended_; });
+      changed_.wait_for(lock, timeout, [this] { return is_accepted_ || has_ended_; });
     if (!has_come) return fail(errc::deadline_exceeded, "the node has not taken the request");
     if (!is_accepted_ && failure_) return tl::unexpected<error>(*failure_);
     return {};
@@ -238,16 +238,21 @@ std::string client::start(generate_request request, std::shared_ptr<chunk_sink> 
   return id;
 }
 
-result<stream> client::generate(const generate_request& request) const {
-  auto named = request;
-  if (named.request_id.empty())
-    named.request_id = fmt::format("{}-{}", state_->name, ++state_->started);
-  if (named.window <= 0) named.window = state_->stream_window;
-  auto opened = std::make_shared<stream::state>(state_, named.request_id, named.window);
-  start(std::move(named), opened->box);
+/// Starts `request` on `at`, whose node is `of`, and waits until it has been taken.
+static result<stream> open_stream(const client& at, const std::shared_ptr<client::state>& of,
+                                  generate_request request, std::chrono::milliseconds timeout) {
+  if (request.request_id.empty())
+    request.request_id = fmt::format("{}-{}", of->name, ++of->started);
+  if (request.window <= 0) request.window = of->stream_window;
+  auto opened = std::make_shared<stream::state>(of, request.request_id, request.window);
+  at.start(std::move(request), opened->box);
   stream out(opened);
-  DI_TRY_VOID(opened->box->wait_accepted());
+  DI_TRY_VOID(opened->box->wait_accepted(timeout));
   return out;
+}
+
+result<stream> client::generate(const generate_request& request) const {
+  return open_stream(*this, state_, request, start_timeout);
 }
 
 result<generate_result> client::generate_sync(const generate_request& request,
@@ -256,7 +261,7 @@ result<generate_result> client::generate_sync(const generate_request& request,
   if (request.sampling.n != 1)
     return fail(errc::invalid_argument,
                 fmt::format("n: found {}, expected 1 for one answer", request.sampling.n), "n");
-  DI_TRY(auto chunks, generate(request));
+  DI_TRY(auto chunks, open_stream(*this, state_, request, timeout));
   generate_result out;
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(

@@ -7,8 +7,6 @@ namespace {
 
 using pointer = client_hub_actor::stateful_pointer<client_hub_state>;
 
-/// A request may wait in the node's queue for a place; its acceptance does not.
-constexpr std::chrono::seconds start_timeout{60};
 constexpr std::chrono::seconds control_timeout{10};
 
 void accept(client_hub_state::open_request& it, const std::string& id) {
@@ -32,8 +30,11 @@ void start(pointer self, generate_request& request, sink_ptr& sink) {
     return;
   }
   state.requests.emplace(id, client_hub_state::open_request{std::move(sink)});
-  ask(self, state.door, start_timeout, generate_atom::value, std::move(request),
-      caf::actor_cast<caf::actor>(self))
+  // It may wait in the node's queue. The node says how long and answers, or leaves, which is told;
+  // a timer for each request would be another, and would outlive it.
+  self
+    ->request(state.door, caf::infinite, generate_atom::value, std::move(request),
+              caf::actor_cast<caf::actor>(self))
     .then(
       [self, id](const std::string&) {
         const auto found = self->state.requests.find(id);

@@ -249,9 +249,11 @@ cluster_actor::behavior_type run(pointer self, const cluster_start& with) {
   return {
     [](started_atom, std::int32_t, const std::string&, std::int32_t) {},
     [](ended_atom, std::int32_t, const std::string&, std::int32_t) {},
+    [](returned_atom, std::int32_t, const std::string&) {},
     [self](ready_atom, std::int32_t number, bool is_ready, const std::string& why) {
       on_ready(self, number, is_ready, why);
     },
+    [](gone_atom, std::int32_t, const std::string&) {},
     [self](call_atom, const std::string& verb,
            const std::string& bytes) -> caf::result<std::string> {
       if (verb == verb::nodes) return list_nodes(self);

@@ -1,207 +1,393 @@
 #include "actors/gateway.hpp"
 
-#include <random>
+#include <algorithm>
 
 #include <fmt/format.h>
 
-#include "actors/client_state.hpp"
+#include "actors/gateway_parts.hpp"
 #include "runtime/base/log.hpp"
 
 namespace deepinfer {
+namespace gateway_parts {
+
+std::int64_t now_us(const gateway_state& state) {
+  if (state.config.now_us) return state.config.now_us();
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
+client_sink* use_sink(pointer self, const caf::actor& sink) {
+  auto [at, is_new] = self->state.sinks.try_emplace(sink.address());
+  if (is_new) {
+    at->second.handle = sink;
+    self->monitor(sink);
+  }
+  ++at->second.requests;
+  return &at->second;
+}
+
+void release_sink(pointer self, client_sink* sink) {
+  if (--sink->requests > 0) return;
+  self->demonitor(sink->handle.address());
+  self->state.sinks.erase(sink->handle.address());
+}
+
+void arm_tick(pointer self) {
+  auto& state = self->state;
+  const auto& config = state.config;
+  auto every = std::chrono::milliseconds::max();
+  for (const auto timeout : {config.queue_timeout, config.slow_consumer_timeout})
+    if (timeout.count() > 0) every = std::min(every, timeout / 4);
+  if (state.has_tick || state.requests.empty() || every == std::chrono::milliseconds::max()) return;
+  state.has_tick = true;
+  every = std::clamp(every, std::chrono::milliseconds(1), std::chrono::milliseconds(1000));
+  self->delayed_send(self, every, tick_atom::value);
+}
+
+}  // namespace gateway_parts
+
 namespace {
 
-using pointer = gateway_actor::stateful_pointer<gateway_state>;
+using namespace gateway_parts;
 
-std::uint64_t draw_seed() {
-  std::random_device source;
-  return (std::uint64_t{source()} << 32) | source();
+constexpr const char* cancelled_text = "cancelled";
+
+template <class... Args>
+void tell_watcher(pointer self, Args&&... args) {
+  const auto& config = self->state.config;
+  if (config.watcher) tell(self, config.watcher, std::forward<Args>(args)...);
 }
 
-void send_chunk(gateway_request& request, token_chunk chunk) {
-  if (chunk.finish) chunk.finish->seed = request.sequence.params->seed;
-  chunk.is_last = chunk.finish.has_value();
-  chunk.request_id = request.id;
-  chunk.seq = request.next_seq++;
-  chunk_list list;
-  list.chunks.push_back(std::move(chunk));
-  tell_from_outside(request.sink, chunk_atom::value, std::move(list));
+void touch(gateway_state& state, gateway_request& request) {
+  if (std::exchange(request.is_touched, true)) return;
+  state.touched.push_back(&request);
 }
 
-void forget(pointer self, seq_id sequence) {
+/// The scheduler knows nothing of a sequence any more.
+void note_ended(gateway_state& state, const gateway_request& request, std::int32_t answer) {
+  if (!request.what.has_ended(answer)) return;
+  const auto sequence = request.what.sequence(answer).sequence;
+  if (state.by_sequence.erase(sequence) > 0 && state.config.on_forgotten)
+    state.config.on_forgotten(sequence);
+}
+
+void abort_sequences(pointer self, const gateway_request& request) {
+  if (!self->state.rank) return;
+  for (std::int32_t i = 0; i < request.what.answers(); ++i)
+    if (!request.what.has_ended(i))
+      tell(self, *self->state.rank, abort_atom::value, request.what.sequence(i).sequence);
+}
+
+void note_gone(gateway_state& state, gateway_request& request) {
+  if (request.gone_in) return;
+  request.gone_in = request.what.phase();
+  state.counts.aborted(*request.gone_in);
+}
+
+/// Drops a request without a word to anybody.
+void drop(pointer self, gateway_request& request) {
   auto& state = self->state;
-  const auto found = state.requests.find(sequence);
-  if (found == state.requests.end()) return;
-  self->demonitor(found->second->sink);
-  if (state.config.on_forgotten) state.config.on_forgotten(sequence);
-  state.by_id.erase(found->second->id);
-  state.requests.erase(found);
+  auto& what = request.what;
+  state.counts.pending(-request.pending_counted);
+  for (std::int32_t i = 0; i < what.answers(); ++i) {
+    const auto sequence = what.sequence(i).sequence;
+    if (state.by_sequence.erase(sequence) > 0 && state.config.on_forgotten)
+      state.config.on_forgotten(sequence);
+  }
+  release_sink(self, request.sink);
+  const auto number = what.sequence(0).sequence.value;
+  state.by_id.erase(what.id());
+  state.requests.erase(number);
 }
 
-/// What the request has used so far; how much of it was reasoning its output adds.
-usage_counts usage_of(const gateway_request& request) {
-  usage_counts out;
-  out.prompt_tokens = static_cast<std::int32_t>(request.sequence.prompt->size());
-  out.completion_tokens = request.output.tokens();
-  out.cached_tokens = request.cached_tokens;
-  return out;
+void forget(pointer self, gateway_request& request) {
+  const auto& state = self->state;
+  const auto& what = request.what;
+  if (state.config.log_requests != request_logging::off && is_logged(severity::info))
+    log_line(severity::info, what.log_line(request.gone_in, now_us(state)));
+  tell_watcher(self, ended_atom::value, state.config.replica, what.id(), what.output_tokens());
+  drop(self, request);
 }
 
-/// Ends a request that no scheduler will end.
-void end_here(pointer self, seq_id sequence, finish_reason reason, errc code, std::string message) {
-  auto& request = *self->state.requests.at(sequence);
-  sequence_chunk last;
-  last.sequence = sequence;
-  last.finish.emplace();
-  last.finish->reason = reason;
-  last.finish->code = code;
-  last.finish->message = std::move(message);
-  last.finish->usage = usage_of(request);
-  token_chunk chunk;
-  request.output.push(last, chunk);
-  send_chunk(request, std::move(chunk));
-  forget(self, sequence);
+void tell_hold(pointer self, const gateway_request& request, bool holds) {
+  if (!self->state.rank) return;
+  for (std::int32_t i = 0; i < request.what.answers(); ++i)
+    if (!request.what.has_ended(i))
+      tell(self, *self->state.rank, hold_atom::value, request.what.sequence(i).sequence, holds);
 }
 
-caf::result<std::string> start(pointer self, const generate_request& asked,
-                               const caf::actor& sink) {
+/// Says what this message has brought, holds to the rank and one list of chunks to each sink, and
+/// drops requests that are over.
+void finish_turn(pointer self) {
   auto& state = self->state;
-  if (state.is_down) return to_caf({errc::rank_lost, "the node's rank is lost", {}});
-  if (static_cast<std::int32_t>(state.requests.size()) >= state.config.max_open_requests)
-    return to_caf({errc::queue_full,
-                   fmt::format("{} requests are open, at most {} may be", state.requests.size(),
-                               state.config.max_open_requests),
-                   {}});
-  if (state.by_id.contains(asked.request_id))
-    return to_caf({errc::invalid_argument,
-                   fmt::format("request_id: {} is in use", asked.request_id), "request_id"});
-  const auto seed = state.config.seed ? *state.config.seed : draw_seed();
-  auto accepted = state.config.intake->accept(asked, seed);
-  if (!accepted) return to_caf(accepted.error());
+  const auto touched = std::exchange(state.touched, {});
+  for (auto* request : touched) {
+    request->is_touched = false;
+    auto& credit = request->what.credit();
+    if (const auto change = credit.hold_change()) tell_hold(self, *request, *change);
+    state.counts.pending(credit.pending() - request->pending_counted);
+    request->pending_counted = credit.pending();
+    auto& sink = *request->sink;
+    if (sink.due.chunks.empty()) continue;
+    tell_from_outside(sink.handle, chunk_atom::value, std::exchange(sink.due, {}));
+  }
+  for (auto* request : touched)
+    if (request->what.is_over()) forget(self, *request);
+}
 
-  const seq_id sequence{++state.sequences};
-  const auto id =
-    asked.request_id.empty() ? fmt::format("r{}", ++state.requests_seen) : asked.request_id;
-  accepted->output.call_suffix = id;
-  auto request = std::make_unique<gateway_request>(
-    gateway_request{id,
-                    {sequence, std::move(accepted->prompt), std::move(accepted->params),
-                     asked.priority, accepted->cache_salt},
-                    output_stream(state.config.intake->words(), std::move(accepted->output)),
-                    sink});
-  self->monitor(sink);
-  if (state.config.on_accepted) state.config.on_accepted(request->sequence);
-  if (state.rank) tell(self, *state.rank, submit_batch{request->sequence});
-  state.by_id.emplace(id, sequence);
-  state.requests.emplace(sequence, std::move(request));
-  return id;
+/// Ends all answers of a request that have not ended, here and now, and what waits for its client.
+void end_here(pointer self, gateway_request& request, const forced_end& how) {
+  auto& state = self->state;
+  const auto now = now_us(state);
+  for (std::int32_t i = 0; i < request.what.answers(); ++i) {
+    request.what.end(i, how, now, request.sink->due.chunks);
+    note_ended(state, request, i);
+  }
+  touch(state, request);
 }
 
 void deliver(pointer self, const chunk_batch& batch) {
   auto& state = self->state;
+  if (!state.rank)
+    return;  // of one that was lost: its requests have ended, or start again elsewhere
+  const auto now = now_us(state);
   for (const auto& start : batch.started) {
-    const auto found = state.requests.find(start.sequence);
-    if (found == state.requests.end()) continue;
-    found->second->has_started = true;
-    found->second->cached_tokens = start.cached_tokens;
+    const auto found = state.by_sequence.find(start.sequence);
+    if (found == state.by_sequence.end()) continue;
+    const auto [request, answer] = found->second;
+    if (request->what.start(answer, start.cached_tokens, now))
+      tell_watcher(self, started_atom::value, state.config.replica, request->what.id(),
+                   start.cached_tokens);
   }
   for (const auto& it : batch.chunks) {
-    const auto found = state.requests.find(it.sequence);
-    if (found == state.requests.end()) continue;  // its client has left
-    token_chunk chunk;
-    auto& output = found->second->output;
-    output.push(it, chunk);
-    if (!chunk.finish && output.has_ended()) {
-      // The answer is complete, its sequence does not know: what it still gives is dropped.
-      output.finish_early(usage_of(*found->second), chunk);
-      if (state.rank) tell(self, *state.rank, abort_atom::value, it.sequence);
-    }
-    const bool is_last = chunk.finish.has_value();
-    send_chunk(*found->second, std::move(chunk));
-    if (is_last) forget(self, it.sequence);
+    const auto found = state.by_sequence.find(it.sequence);
+    if (found == state.by_sequence.end()) continue;  // its client has left
+    const auto [request, answer] = found->second;
+    const bool ends_early = request->what.push(answer, it, now, request->sink->due.chunks);
+    if (ends_early && state.rank) tell(self, *state.rank, abort_atom::value, it.sequence);
+    note_ended(state, *request, answer);
+    touch(state, *request);
   }
+  finish_turn(self);
 }
 
-void cancel(pointer self, seq_id sequence) {
-  self->state.requests.at(sequence)->is_cancelled = true;
-  if (self->state.rank)
-    tell(self, *self->state.rank, abort_atom::value, sequence);
-  else
-    end_here(self, sequence, finish_reason::abort, errc::cancelled, "cancelled");
+/// What still runs is ended by the scheduler, where there is one; what only waits for its client is
+/// ended here.
+void cancel(pointer self, gateway_request& request) {
+  auto& state = self->state;
+  note_gone(state, request);
+  request.is_cancelled = true;
+  const forced_end how{finish_reason::abort, errc::cancelled, cancelled_text};
+  if (!state.rank) return end_here(self, request, how);
+  const auto now = now_us(state);
+  for (std::int32_t i = 0; i < request.what.answers(); ++i)
+    if (request.what.has_ended(i)) request.what.end(i, how, now, request.sink->due.chunks);
+  abort_sequences(self, request);
+  touch(state, request);
 }
 
-void on_sink_down(pointer self, const caf::actor_addr& gone) {
-  std::vector<seq_id> orphans;
-  for (const auto& [sequence, request] : self->state.requests)
-    if (request->sink.address() == gone) orphans.push_back(sequence);
-  for (const auto sequence : orphans) {
-    if (self->state.rank) tell(self, *self->state.rank, abort_atom::value, sequence);
-    forget(self, sequence);
+bool cancel(pointer self, const std::string& id) {
+  if (drop_intake(self, id, {errc::cancelled, cancelled_text, {}})) return true;
+  const auto found = self->state.by_id.find(id);
+  if (found == self->state.by_id.end()) return false;
+  cancel(self, *self->state.requests.at(found->second));
+  finish_turn(self);
+  return true;
+}
+
+void take(pointer self, const std::string& id, std::int32_t chunks) {
+  auto& state = self->state;
+  const auto found = state.by_id.find(id);
+  if (found == state.by_id.end()) return;
+  auto& request = *state.requests.at(found->second);
+  request.what.take(chunks, now_us(state), request.sink->due.chunks);
+  touch(state, request);
+  finish_turn(self);
+}
+
+void on_down(pointer self, const caf::actor_addr& gone) {
+  auto& state = self->state;
+  if (state.worker && state.worker.address() == gone) {
+    state.worker = nullptr;
+    return drop_all_intakes(self, {errc::internal, "who tokenizes long prompts has died", {}});
   }
+  const auto found = state.sinks.find(gone);
+  if (found == state.sinks.end()) return;
+  auto* sink = &found->second;
+  ++sink->requests;  // it stays until all of them have gone
+  drop_intakes_of(self, sink, {errc::cancelled, "the client has gone", {}});
+  std::vector<gateway_request*> orphans;
+  for (const auto& [number, request] : state.requests)
+    if (request->sink == sink) orphans.push_back(request.get());
+  for (auto* request : orphans) {
+    note_gone(state, *request);
+    abort_sequences(self, *request);
+    forget(self, *request);
+  }
+  release_sink(self, sink);
 }
 
 void on_rank_up(pointer self, const scheduler_actor& rank) {
-  self->state.rank = rank;
-  self->state.is_down = false;
+  auto& state = self->state;
+  state.rank = rank;
+  state.is_down = false;
   submit_batch waiting;
-  for (const auto& [sequence, request] : self->state.requests) waiting.push_back(request->sequence);
+  for (const auto& [number, request] : state.requests)
+    for (std::int32_t i = 0; i < request->what.answers(); ++i)
+      if (!request->what.has_ended(i)) waiting.push_back(request->what.sequence(i));
   if (!waiting.empty()) tell(self, rank, std::move(waiting));
+  for (const auto& [number, request] : state.requests)
+    if (request->what.credit().is_held()) tell_hold(self, *request, true);
+  tell_watcher(self, ready_atom::value, state.config.replica, true, std::string());
+}
+
+/// Answers that only wait for their client have lost nothing.
+bool needs_rank(const open_request& what) {
+  for (std::int32_t i = 0; i < what.answers(); ++i)
+    if (!what.has_ended(i)) return true;
+  return false;
+}
+
+/// Ends what still needs the rank.
+void end_running(pointer self, gateway_request& request, const forced_end& how) {
+  auto& state = self->state;
+  const auto now = now_us(state);
+  for (std::int32_t i = 0; i < request.what.answers(); ++i) {
+    if (request.what.has_ended(i)) continue;
+    request.what.end(i, how, now, request.sink->due.chunks);
+    note_ended(state, request, i);
+  }
+  touch(state, request);
 }
 
 void on_rank_down(pointer self, const std::string& reason, bool is_final) {
   auto& state = self->state;
   state.rank.reset();
   state.is_down = is_final;
-  std::vector<seq_id> started;
-  std::vector<seq_id> cancelled;
-  for (const auto& [sequence, request] : state.requests) {
-    if (request->is_cancelled)
-      cancelled.push_back(sequence);
-    else if (request->has_started || is_final)
-      started.push_back(sequence);
+  tell_watcher(self, ready_atom::value, state.config.replica, false, reason);
+  const bool gives_back = static_cast<bool>(state.config.watcher);
+  std::size_t ended = 0;
+  std::vector<gateway_request*> returned;
+  for (const auto& [number, request] : state.requests) {
+    if (!needs_rank(request->what)) continue;
+    if (request->is_cancelled) {
+      end_running(self, *request, {finish_reason::abort, errc::cancelled, cancelled_text});
+    } else if (gives_back && !request->what.has_started()) {
+      returned.push_back(request.get());
+    } else if (request->what.has_started() || is_final) {
+      ++ended;
+      end_running(self, *request,
+                  {finish_reason::error, errc::rank_lost,
+                   "the rank that ran this request was lost: " + reason});
+    }
   }
-  for (const auto sequence : cancelled)
-    end_here(self, sequence, finish_reason::abort, errc::cancelled, "cancelled");
-  log(severity::error, "rank 0 is lost ({}): {} requests end, {} wait for its return", reason,
-      started.size(), state.requests.size() - started.size());
-  for (const auto sequence : started)
-    end_here(self, sequence, finish_reason::error, errc::rank_lost,
-             "the rank that ran this request was lost: " + reason);
+  finish_turn(self);
+  log(severity::error, "rank {} is lost ({}): {} requests end, {} wait", state.config.replica,
+      reason, ended, state.requests.size());
+  for (auto* request : returned) {
+    tell_watcher(self, returned_atom::value, state.config.replica, request->what.id());
+    drop(self, *request);
+  }
+  if (is_final) tell_watcher(self, gone_atom::value, state.config.replica, reason);
+}
+
+std::int64_t us_of(std::chrono::milliseconds time) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+}
+
+/// Clients that take nothing, and requests that wait too long for their start.
+void tick(pointer self) {
+  auto& state = self->state;
+  const auto& config = state.config;
+  state.has_tick = false;
+  const auto now = now_us(state);
+  for (const auto& [number, request] : state.requests) {
+    auto& what = request->what;
+    const auto& credit = what.credit();
+    if (config.slow_consumer_timeout.count() > 0 &&
+        credit.is_slow(now, us_of(config.slow_consumer_timeout))) {
+      state.counts.slow();
+      abort_sequences(self, *request);
+      end_here(self, *request,
+               {finish_reason::error, errc::slow_consumer,
+                fmt::format("the client has taken nothing for {} ms, {} chunks wait for it",
+                            config.slow_consumer_timeout.count(), credit.pending())});
+    } else if (config.queue_timeout.count() > 0 && !what.has_started() &&
+               now - what.arrived_us() >= us_of(config.queue_timeout)) {
+      state.counts.refused("queue_timeout");
+      abort_sequences(self, *request);
+      end_here(self, *request,
+               {finish_reason::error, errc::overloaded,
+                fmt::format("the request has not started within {} ms, the node's queue_timeout",
+                            config.queue_timeout.count())});
+    }
+  }
+  finish_turn(self);
+  arm_tick(self);
+}
+
+request_list list(const gateway_state& state) {
+  request_list out;
+  const auto now = now_us(state);
+  for (const auto& [number, request] : state.requests) {
+    out.requests.push_back(request->what.info(now));
+    out.requests.back().replica = state.config.replica;
+  }
+  for (const auto& [id, it] : state.intakes) {
+    request_info info;
+    info.id = id;
+    info.client_request_id = it.job->asked.client_request_id;
+    info.tenant = it.job->asked.tenant;
+    info.state = name_of(request_phase::queued);
+    info.replica = state.config.replica;
+    info.age_us = now - it.arrived_us;
+    out.requests.push_back(std::move(info));
+  }
+  return out;
+}
+
+node_stats stats_of(const gateway_state& state) {
+  node_stats out;
+  for (const auto& [number, request] : state.requests)
+    ++(request->what.has_started() ? out.running : out.queued);
+  out.queued += static_cast<std::int32_t>(state.intakes.size());
+  return out;
+}
+
+/// Complete answers that wait for their client go out as they are, the others end.
+void stop(pointer self) {
+  const error why{errc::server_shutdown, "the node stops", {}};
+  drop_all_intakes(self, why);
+  for (const auto& [number, request] : self->state.requests) {
+    auto& what = request->what;
+    what.let_go(now_us(self->state), request->sink->due.chunks);
+    end_here(self, *request, {finish_reason::error, why.code, why.message});
+  }
+  finish_turn(self);
+  self->quit();
 }
 
 }  // namespace
 
 gateway_actor::behavior_type gateway(pointer self, gateway_config config) {
   self->state.config = std::move(config);
-  self->set_down_handler([self](caf::down_msg& down) { on_sink_down(self, down.source); });
+  self->state.counts = request_counts(self->state.config.counts);
+  self->set_down_handler([self](caf::down_msg& down) { on_down(self, down.source); });
   return {
-    [self](generate_atom, const generate_request& asked, const caf::actor& sink) {
-      return start(self, asked, sink);
+    [self](generate_atom, generate_request& asked, const caf::actor& sink) {
+      return generate(self, asked, sink);
     },
-    [self](cancel_atom, const std::string& id) {
-      const auto found = self->state.by_id.find(id);
-      if (found == self->state.by_id.end()) return false;
-      cancel(self, found->second);
-      return true;
-    },
-    [](credit_atom, const std::string&, std::int32_t) {},
-    [](list_atom) { return request_list{}; },
-    [](tick_atom) {},
+    [self](cancel_atom, const std::string& id) { return cancel(self, id); },
+    [self](credit_atom, const std::string& id, std::int32_t chunks) { take(self, id, chunks); },
+    [self](list_atom) { return list(self->state); },
+    [self](tick_atom) { tick(self); },
     [self](const chunk_batch& batch) { deliver(self, batch); },
     [self](rank_up_atom, const scheduler_actor& rank) { on_rank_up(self, rank); },
     [self](rank_down_atom, const std::string& reason, bool is_final) {
       on_rank_down(self, reason, is_final);
     },
-    [self](stop_atom) {
-      while (!self->state.requests.empty())
-        end_here(self, self->state.requests.begin()->first, finish_reason::error,
-                 errc::server_shutdown, "the node stops");
-      self->quit();
-    },
-    [self](stats_atom) {
-      node_stats stats;
-      stats.queued = static_cast<std::int32_t>(self->state.requests.size());
-      return stats;
-    },
+    [self](stop_atom) { stop(self); },
+    [self](stats_atom) { return stats_of(self->state); },
   };
 }
 

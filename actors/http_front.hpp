@@ -1,5 +1,5 @@
-/// The HTTP front of a node, or of a gateway to nodes elsewhere: an OpenAI-style API as a translation
-/// of the client API. What HTTP can do, a client can (client.hpp).
+/// The HTTP front of a node, or of a gateway to nodes elsewhere: an OpenAI-style API as a
+/// translation of the client API. What HTTP can do, a client can (client.hpp).
 ///
 /// It listens before there is a model: until `attach`, /health says how far loading is and
 /// everything that needs the model is refused with not_ready.
@@ -18,8 +18,8 @@ namespace deepinfer {
 
 class http_front {
 public:
-  /// Binds `settings.server`. `metrics` (null: none) counts requests; it outlives the front. Errors:
-  /// port_in_use, bad_config (a key file that can't be read).
+  /// Binds `settings.server`. `metrics` (null: none) counts requests; it outlives the front.
+  /// Errors: port_in_use, bad_config (a key file that can't be read).
   static result<std::unique_ptr<http_front>> open(const engine_settings& settings,
                                                   metrics* counts);
   virtual ~http_front() = default;

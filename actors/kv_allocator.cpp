@@ -6,17 +6,24 @@ namespace {
 using pointer = kv_allocator_actor::stateful_pointer<kv_allocator_state>;
 
 void hand_over(pointer self, kv_grant granted, bool must_answer = false) {
-  if (self->state.watch) self->state.watch->on_pool(*self->state.pool);
+  auto& state = self->state;
+  if (state.watch) state.watch->on_pool(*state.pool);
+  const auto evictions = state.pool->counters().evictions;
+  if (state.counts && evictions > state.evictions)
+    state.counts->add(metric::prefix_evictions_total,
+                      static_cast<double>(evictions - state.evictions));
+  state.evictions = evictions;
   if (granted.is_empty() && !must_answer) return;
-  ++self->state.messages;
-  tell(self, self->state.owner, std::move(granted));
+  ++state.messages;
+  tell(self, state.owner, std::move(granted));
 }
 
 }  // namespace
 
 kv_allocator_actor::behavior_type kv_allocator(pointer self, kv_pool_config config,
-                                               rank_watch* watch) {
+                                               rank_watch* watch, metrics* counts) {
   self->state.watch = watch;
+  self->state.counts = counts;
   auto& pool = self->state.pool.emplace(config);
   return {
     [self, &pool](const kv_reserve& want) {

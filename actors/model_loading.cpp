@@ -7,6 +7,7 @@
 
 #include "runtime/base/log.hpp"
 #include "runtime/model/checkpoint.hpp"
+#include "runtime/model/drawn_weights.hpp"
 #include "runtime/text/token_classes.hpp"
 
 namespace deepinfer {
@@ -36,7 +37,7 @@ std::int32_t threads_of(const step_settings& settings) {
 }
 
 result<loaded_model> load_model(const std::string& directory, numeric_mode numeric,
-                                const load_progress& on_progress) {
+                                const load_progress& on_progress, load_format format) {
   DI_TRY(const auto config, load_model_config(directory));
   auto opened_words = tokenizer::open(directory);
   if (!opened_words) return fail(errc::bad_checkpoint, std::move(opened_words).error().message);
@@ -49,6 +50,14 @@ result<loaded_model> load_model(const std::string& directory, numeric_mode numer
     auto map = token_classes(words, config.vocab_size);
     options.engram_classes = map.class_count;
     classes = std::move(map.class_of);
+  }
+  if (format == load_format::drawn_weights) {
+    constexpr std::uint64_t seed = 1;
+    drawn_weights source(config, seed);
+    DI_TRY(auto weights,
+           load_weights(config, std::move(classes), packing_of(numeric), source, on_progress),
+           directory);
+    return loaded_model{std::move(weights), words};
   }
   DI_TRY(auto opened, open_checkpoint(directory, options));
   checkpoint_weights source(std::make_shared<const tensor_set>(std::move(opened.tensors)));

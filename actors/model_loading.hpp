@@ -29,8 +29,10 @@ struct loaded_model {
 };
 
 /// Reads and checks config, tokenizer, every shard's header and every scale, then packs the
-/// weights for `numeric`. Errors: bad_checkpoint, naming file, tensor, found and expected.
+/// weights for `numeric`. Drawn weights need no shards, and are the same in every process. Errors:
+/// bad_checkpoint, naming file, tensor, found and expected.
 result<loaded_model> load_model(const std::string& directory, numeric_mode numeric,
-                                const load_progress& on_progress = {});
+                                const load_progress& on_progress = {},
+                                load_format format = load_format::automatic);
 
 }  // namespace deepinfer

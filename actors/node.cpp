@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
-#include "actors/actor_host.hpp"
 #include "actors/client_state.hpp"
 #include "actors/gateway.hpp"
+#include "actors/node_state.hpp"
 #include "actors/rank_hooks.hpp"
-#include "actors/rank_supervisor.hpp"
-#include "actors/router.hpp"
-#include "runtime/base/metrics.hpp"
+#include "actors/rank_policy.hpp"
+#include "runtime/base/check.hpp"
 #include "runtime/base/trace_ring.hpp"
 #include "runtime/device/device.hpp"
 
@@ -19,28 +18,30 @@ using namespace std::chrono_literals;
 
 constexpr auto control_timeout = 10s;
 
-static_assert(static_cast<int>(victim_setting::lowest_priority) ==
-              static_cast<int>(victim_rule::lowest_priority));
+/// What a replica's own queue holds beside the sequences that run, so that it never waits for the
+/// router: so many, and a share of them.
+constexpr std::int32_t held_least = 4;
+constexpr std::int32_t held_share = 4;
 
-scheduler_policy policy_of(const step_settings& engine) {
-  scheduler_policy out;
-  out.victim = static_cast<victim_rule>(engine.victim);
-  out.preempt_output =
-    engine.preempt_output == preempt_setting::drop ? preempt_rule::drop : preempt_rule::deliver;
-  out.on_step_failure = engine.on_step_failure == failure_setting::retry ? failure_rule::retry
-                                                                         : failure_rule::fail_rows;
-  out.priority_preempts = engine.priority_preempts;
-  out.stop_in_reasoning = engine.stop_in_reasoning;
-  out.min_decode_gap = engine.min_decode_gap;
-  out.max_prefill_run = engine.max_prefill_run;
-  return out;
+static_assert(static_cast<int>(routing_rule::round_robin) ==
+              static_cast<int>(route_rule::round_robin));
+
+std::int32_t capacity_of(std::int32_t max_num_seqs) {
+  return max_num_seqs + std::max(held_least, max_num_seqs / held_share);
 }
 
-scheduler_config scheduler_config_of(const engine_settings& settings,
-                                     const rank_machines& machines) {
+/// More than the router sends, of which one request may be larger than the capacity.
+std::int32_t open_most(const engine_settings& settings, std::int32_t max_num_seqs) {
+  return std::max(capacity_of(max_num_seqs) + settings.server.max_n,
+                  settings.server.max_queued_requests + max_num_seqs);
+}
+
+scheduler_config scheduler_config_of(const engine_settings& settings, const rank_machines& machines,
+                                     std::int32_t replica) {
   const auto& sizes = machines.runner->config();
   const auto& engine = settings.engine;
   scheduler_config config;
+  config.rank = rank_id{static_cast<decltype(rank_id::value)>(replica)};
   config.depth = engine.depth;
   config.max_depth = sizes.depth;
   config.num_drafts = sizes.num_drafts;
@@ -59,49 +60,133 @@ scheduler_config scheduler_config_of(const engine_settings& settings,
   config.policy = policy_of(engine);
   config.vocab_size = machines.runner->vocab_size();
   config.mixed_steps = engine.mixed_steps;
-  config.max_queued = settings.server.max_queued_requests;
+  config.max_queued = open_most(settings, sizes.max_num_seqs);
   return config;
+}
+
+router_links router_links_of(const engine_settings& settings, const node_facts& facts,
+                             metrics* counts) {
+  router_links out;
+  auto& config = out.config;
+  config.rules.rule = static_cast<route_rule>(settings.server.routing);
+  config.rules.imbalance_tokens = settings.engine.max_num_batched_tokens;
+  config.fair_shares = settings.server.fair_shares;
+  config.max_queued = settings.server.max_queued_requests;
+  config.queue_timeout_us =
+    std::chrono::duration_cast<std::chrono::microseconds>(settings.server.queue_timeout).count();
+  out.node_name = settings.actor.node_name;
+  out.counts = counts;
+  out.max_n = settings.server.max_n;
+  if (facts.max_model_len > 0) out.max_outputs = facts.max_model_len;
+  return out;
+}
+
+gateway_config gateway_config_of(const engine_settings& settings, const rank_machines& machines,
+                                 metrics* counts, const router_actor& door, std::int32_t replica) {
+  gateway_config out;
+  out.intake = machines.intake;
+  out.seed = settings.engine.seed;
+  out.counts = counts;
+  out.on_accepted = machines.on_accepted;
+  out.on_forgotten = machines.on_forgotten;
+  out.max_open_requests = open_most(settings, machines.runner->config().max_num_seqs);
+  out.max_n = settings.server.max_n;
+  out.queue_timeout = settings.server.queue_timeout;
+  out.slow_consumer_timeout = settings.server.slow_consumer_timeout;
+  out.log_requests = settings.observability.log_requests;
+  out.watcher = door;
+  out.replica = replica;
+  out.max_n = settings.server.max_n;
+  out.queue_timeout = settings.server.queue_timeout;
+  out.slow_consumer_timeout = settings.server.slow_consumer_timeout;
+  out.log_requests = settings.observability.log_requests;
+  return out;
+}
+
+rank_config rank_config_of(const engine_settings& settings, const rank_machines& machines,
+                           metrics* counts, std::int32_t replica) {
+  rank_config out;
+  out.scheduler = scheduler_config_of(settings, machines, replica);
+  out.runner = machines.runner;
+  out.on = machines.on.get();
+  out.texts = machines.texts.get();
+  out.grammars = machines.grammars.get();
+  out.sizer = machines.sizer;
+  out.watchdog = settings.engine.watchdog;
+  out.trace_steps = static_cast<std::size_t>(settings.observability.trace_buffer_steps);
+  out.hooks.pace = machines.pace;
+  out.counts = counts;
+  return out;
 }
 
 }  // namespace
 
-/// Members are destroyed in reverse order: actors before the device, doors after both.
-struct node::machinery {
-  machinery(rank_machines brought, node_parts given)
-    : machines(std::move(brought)),
-      parts(std::move(given)) {
-    if (!parts.host) parts.host = std::make_shared<actor_host>();
-    if (!parts.counts) parts.counts = std::make_shared<metrics>();
-  }
+node::machinery::machinery(node_parts given) : parts(std::move(given)) {
+  if (!parts.host) parts.host = std::make_shared<actor_host>();
+  if (!parts.counts) parts.counts = std::make_shared<metrics>();
+}
 
-  ~machinery() { stop(); }
+void node::machinery::start_router(const engine_settings& settings, const node_facts& facts) {
+  door = system().spawn(router, router_links_of(settings, facts, parts.counts.get()));
+}
 
-  void stop() {
-    if (std::exchange(has_stopped, true)) return;
-    caf::scoped_actor self{system(), true};
-    self->send(gateway_handle, stop_atom::value);
-    self->wait_for(gateway_handle);
-    self->send(supervisor, stop_atom::value);
-    self->wait_for(supervisor);
-    self->send(door, stop_atom::value);
-    self->wait_for(door);
-    machines.on.reset();  // runs what was enqueued and calls every completion
-    doors.clear();
-    gateway_handle = nullptr;
-    supervisor = nullptr;
-    door = nullptr;
-  }
+void node::machinery::add_replica(const engine_settings& settings, rank_machines brought) {
+  const auto number = numbers++;
+  auto it = std::make_unique<replica>(std::move(brought));
+  auto* counts = parts.counts.get();
+  it->gateway =
+    system().spawn(gateway, gateway_config_of(settings, it->machines, counts, door, number));
+  it->supervisor =
+    system().spawn(rank_supervisor, rank_config_of(settings, it->machines, counts, number),
+                   it->gateway, &it->doors);
+  replica_link link;
+  link.replica = number;
+  link.front = it->gateway;
+  link.supervisor = it->supervisor;
+  link.capacity = capacity_of(it->machines.runner->config().max_num_seqs);
+  link.name = std::to_string(number);
+  tell_from_outside(door, join_atom::value, std::move(link));
+  replicas.push_back(std::move(it));
+}
 
-  caf::actor_system& system() { return parts.host->system(); }
+std::int32_t node::machinery::add_remote(const std::string& name, std::int32_t capacity,
+                                         const front_maker& make) {
+  const auto number = numbers++;
+  replica_link link;
+  link.replica = number;
+  link.front = make(door, number);
+  link.capacity = capacity;
+  link.name = name;
+  tell_from_outside(door, join_atom::value, std::move(link));
+  return number;
+}
 
-  rank_machines machines;
-  device_doors doors;
-  node_parts parts;
-  gateway_actor gateway_handle;
-  supervisor_actor supervisor;
-  node_door_actor door;
-  bool has_stopped = false;
-};
+void node::machinery::remove_remote(std::int32_t number) {
+  tell_from_outside(door, leave_atom::value, number);
+}
+
+void node::machinery::set_control(control_actor answers) {
+  control = std::move(answers);
+  tell_from_outside(door, join_atom::value, control);
+}
+
+void node::machinery::stop() {
+  if (std::exchange(has_stopped, true)) return;
+  caf::scoped_actor self{system(), true};
+  const auto end = [&self](auto& handle) {
+    if (!handle) return;
+    self->send(handle, stop_atom::value);
+    self->wait_for(handle);
+    handle = nullptr;
+  };
+  self->send(door, close_atom::value);
+  for (auto& it : replicas) end(it->gateway);
+  for (auto& it : replicas) end(it->supervisor);
+  end(control);
+  end(door);
+  for (auto& it : replicas)
+    it->machines.on.reset();  // runs what was enqueued and calls every completion
+}
 
 node::node(std::unique_ptr<machinery> running, node_facts facts)
   : running_(std::move(running)),
@@ -111,30 +196,18 @@ node::~node() = default;
 
 std::unique_ptr<node> node::start(const engine_settings& settings, rank_machines machines,
                                   node_facts facts, node_parts parts) {
-  auto running = std::make_unique<machinery>(std::move(machines), std::move(parts));
-  gateway_config door;
-  door.intake = running->machines.intake;
-  door.seed = settings.engine.seed;
-  door.counts = running->parts.counts.get();
-  door.on_accepted = running->machines.on_accepted;
-  door.on_forgotten = running->machines.on_forgotten;
-  door.max_open_requests = settings.server.max_queued_requests + settings.engine.max_num_seqs;
-  running->gateway_handle = running->system().spawn(gateway, std::move(door));
-  rank_config rank;
-  rank.scheduler = scheduler_config_of(settings, running->machines);
-  rank.runner = running->machines.runner;
-  rank.on = running->machines.on.get();
-  rank.texts = running->machines.texts.get();
-  rank.grammars = running->machines.grammars.get();
-  rank.sizer = running->machines.sizer;
-  rank.watchdog = settings.engine.watchdog;
-  rank.trace_steps = static_cast<std::size_t>(settings.observability.trace_buffer_steps);
-  rank.hooks.pace = running->machines.pace;
-  rank.counts = running->parts.counts.get();
-  running->supervisor = running->system().spawn(rank_supervisor, std::move(rank),
-                                              running->gateway_handle, &running->doors);
-  running->door =
-    running->system().spawn(router, router_links{running->gateway_handle, running->supervisor});
+  std::vector<rank_machines> one;
+  one.push_back(std::move(machines));
+  return start(settings, std::move(one), std::move(facts), std::move(parts));
+}
+
+std::unique_ptr<node> node::start(const engine_settings& settings,
+                                  std::vector<rank_machines> machines, node_facts facts,
+                                  node_parts parts) {
+  facts.replicas = static_cast<std::int32_t>(machines.size());
+  auto running = std::make_unique<machinery>(std::move(parts));
+  running->start_router(settings, facts);
+  for (auto& it : machines) running->add_replica(settings, std::move(it));
   return std::unique_ptr<node>(new node(std::move(running), std::move(facts)));
 }
 
@@ -143,38 +216,51 @@ client node::connect() const {
 }
 
 const request_intake& node::intake() const {
-  return *running_->machines.intake;
+  DI_CHECK(!running_->replicas.empty(), "a node without replicas has no intake");
+  return *running_->replicas.front()->machines.intake;
 }
 
 result<std::string> node::trace(std::uint32_t steps) const {
-  DI_TRY(const auto entries,
-         ask_and_wait<std::vector<step_trace>>(running_->system(), running_->supervisor,
-                                               control_timeout, trace_atom::value, steps));
+  std::vector<step_trace> entries;
+  for (const auto& it : running_->replicas) {
+    DI_TRY(const auto more,
+           ask_and_wait<std::vector<step_trace>>(running_->system(), it->supervisor,
+                                                 control_timeout, trace_atom::value, steps));
+    entries.insert(entries.end(), more.begin(), more.end());
+  }
   return chrome_trace(entries);
 }
 
-result<bool> node::pause() const {
+result<bool> node::order(std::uint8_t what, std::int32_t depth, std::int32_t replica) const {
   scheduler_order order;
-  order.what = scheduler_order::verb::pause;
-  return ask_and_wait<bool>(running_->system(), running_->supervisor, control_timeout, order);
-}
-
-result<bool> node::resume() const {
-  scheduler_order order;
-  order.what = scheduler_order::verb::resume;
-  return ask_and_wait<bool>(running_->system(), running_->supervisor, control_timeout, order);
-}
-
-result<bool> node::set_depth(std::int32_t depth) const {
-  scheduler_order order;
-  order.what = scheduler_order::verb::set_depth;
+  order.what = static_cast<scheduler_order::verb>(what);
   order.depth = depth;
-  return ask_and_wait<bool>(running_->system(), running_->supervisor, control_timeout, order);
+  bool did_all = true;
+  for (std::size_t i = 0; i < running_->replicas.size(); ++i) {
+    if (replica != all_replicas && static_cast<std::size_t>(replica) != i) continue;
+    DI_TRY(const auto did, ask_and_wait<bool>(running_->system(), running_->replicas[i]->supervisor,
+                                              control_timeout, order));
+    did_all = did_all && did;
+  }
+  return did_all;
 }
 
-result<bool> node::kill(const std::string& actor_name) const {
-  return ask_and_wait<bool>(running_->system(), running_->supervisor, control_timeout,
-                            kill_atom::value, actor_name);
+result<bool> node::pause(std::int32_t replica) const {
+  return order(static_cast<std::uint8_t>(scheduler_order::verb::pause), 0, replica);
+}
+
+result<bool> node::resume(std::int32_t replica) const {
+  return order(static_cast<std::uint8_t>(scheduler_order::verb::resume), 0, replica);
+}
+
+result<bool> node::set_depth(std::int32_t depth, std::int32_t replica) const {
+  return order(static_cast<std::uint8_t>(scheduler_order::verb::set_depth), depth, replica);
+}
+
+result<bool> node::kill(const std::string& actor_name, std::int32_t replica) const {
+  return ask_and_wait<bool>(running_->system(),
+                            running_->replicas.at(static_cast<std::size_t>(replica))->supervisor,
+                            control_timeout, kill_atom::value, actor_name);
 }
 
 void node::stop() {

@@ -1,8 +1,10 @@
-/// A node: one process that hosts a rank with its actors, and the door for clients.
+/// A node: one process that hosts ranks with their actors, and the door for clients.
 ///
-/// `node::load` reads a checkpoint and starts everything; `node::start` starts with machines a test
-/// brings. No type of the actor library appears here. Start order: device, actors; stop order: the
-/// reverse, and nothing a device may still read is freed before the device has come to rest.
+/// A rank is a replica of the model: its own device, threads and KV cache over the same weights. A
+/// router sends each request to one of them. `node::load` reads a checkpoint and starts
+/// everything; `node::start` starts with machines a test brings. No type of the actor library
+/// appears here. Start order: devices, actors; stop order: the reverse, and nothing a device may
+/// still read is freed before the device has come to rest.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +52,7 @@ struct node_parts {
   std::shared_ptr<metrics> counts;
 };
 
-/// What was loaded, for people.
+/// What was loaded, for people. Blocks and threads are those of all replicas.
 struct node_facts {
   std::string model_name;
   std::string model_path;
@@ -58,10 +60,14 @@ struct node_facts {
   std::int32_t num_kv_blocks = 0;
   std::int32_t block_size = 0;
   std::int32_t threads = 0;
+  std::int32_t replicas = 1;
   std::string device_name;
   std::string kernels;  ///< the set of kernel twins in use
   double load_seconds = 0.0;
 };
+
+/// The name of the model at `path`: the first that the settings give it, or the directory's.
+std::string served_name(const engine_settings& settings, const std::string& path);
 
 /// Bytes of weights read so far and in all.
 using load_progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
@@ -78,6 +84,10 @@ public:
   /// Starts actors over `machines`, whose runner fits `settings`.
   static std::unique_ptr<node> start(const engine_settings& settings, rank_machines machines,
                                      node_facts facts, node_parts parts = {});
+  /// A replica over each of them; over none, requests are refused until a node elsewhere is added.
+  static std::unique_ptr<node> start(const engine_settings& settings,
+                                     std::vector<rank_machines> machines, node_facts facts,
+                                     node_parts parts = {});
 
   ~node();  ///< stop()
   node(const node&) = delete;
@@ -87,32 +97,39 @@ public:
   const node_facts& facts() const { return facts_; }
   const request_intake& intake() const;
 
-  /// The newest `steps` of the step trace as Chrome JSON.
+  static constexpr std::int32_t all_replicas = -1;
+
+  /// The newest `steps` of each replica's step trace as Chrome JSON.
   result<std::string> trace(std::uint32_t steps) const;
 
   /// Nothing is launched from now on; requests are taken and wait. Answered when no step is in
-  /// flight. False while the rank is down.
-  result<bool> pause() const;
-  result<bool> resume() const;
+  /// flight. False where a rank is down.
+  result<bool> pause(std::int32_t replica = all_replicas) const;
+  result<bool> resume(std::int32_t replica = all_replicas) const;
 
   /// Most steps in flight from now on: 1 to the depth of the settings, whatever else is an error
-  /// invalid_argument. Launched steps are not recalled. False while the rank is down.
-  result<bool> set_depth(std::int32_t depth) const;
+  /// invalid_argument. Launched steps are not recalled. It holds after a restart of the rank, too.
+  /// False where a rank is down.
+  result<bool> set_depth(std::int32_t depth, std::int32_t replica = all_replicas) const;
 
-  /// Kills one actor of the rank by name (scheduler, worker, kv_allocator, release_collector,
+  /// Kills one actor of a rank by name (scheduler, worker, kv_allocator, release_collector,
   /// device_gate), as a crash would. For tests; false where there is none.
-  result<bool> kill(const std::string& actor_name) const;
+  result<bool> kill(const std::string& actor_name, std::int32_t replica = 0) const;
 
-  /// Ends open requests with `server_shutdown`, then actors, then device. Idempotent.
+  /// Ends open requests with `server_shutdown`, then actors, then devices. Idempotent.
   void stop();
+
+  /// What it consists of: node_state.hpp, for code of the process that knows actors.
+  struct machinery;
+  machinery& inside() const { return *running_; }
 
 private:
   static result<std::unique_ptr<node>> load_unguarded(const engine_settings& settings,
                                                       const std::string& path,
                                                       const load_progress& on_progress,
                                                       work_meter* meter, node_parts parts);
-  struct machinery;
   node(std::unique_ptr<machinery> running, node_facts facts);
+  result<bool> order(std::uint8_t what, std::int32_t depth, std::int32_t replica) const;
 
   std::unique_ptr<machinery> running_;
   node_facts facts_;

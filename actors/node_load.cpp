@@ -129,6 +129,7 @@ intake_facts intake_of(const engine_settings& settings, const loaded_model& mode
                        const std::string& name, std::int32_t max_model_len) {
   intake_facts facts;
   facts.model_name = name;
+  facts.served_names = settings.model.served_names;
   facts.vocab_size = model.config().vocab_size;
   facts.max_model_len = max_model_len;
   facts.bos = std::max(0, model.config().bos_token);
@@ -140,45 +141,74 @@ intake_facts intake_of(const engine_settings& settings, const loaded_model& mode
   return facts;
 }
 
-std::string model_name(const engine_settings& settings, const std::string& path) {
+}  // namespace
+
+std::string served_name(const engine_settings& settings, const std::string& path) {
   if (!settings.model.served_names.empty()) return settings.model.served_names.front();
   auto directory = std::filesystem::path(path).lexically_normal();
   if (!directory.has_filename()) directory = directory.parent_path();
   return directory.filename().string();
 }
 
-}  // namespace
-
 namespace {
 
-/// State that can't fit the machine is refused before any of it is touched.
-result<void> check_memory(const model_config& config, const runner_config& sizes) {
+/// State that can't fit the machine is refused before any of it is touched. Each replica has its
+/// own.
+result<void> check_memory(const model_config& config, const runner_config& sizes,
+                          std::int32_t replicas) {
   DI_TRY(const auto layout, make_kv_layout(config, sizes, sizes.drafter == drafter_kind::dspark));
   const auto machine = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE);
+  const auto share = machine / replicas;
   const auto state = layout.total_bytes() - layout.host_bytes();
-  if (state > machine)
+  const auto of_each =
+    replicas == 1 ? std::string() : fmt::format(" for each of {} replicas", replicas);
+  if (state > share)
     return fail(errc::bad_config,
                 fmt::format("engine.num_kv_blocks {} and engine.max_num_seqs {} take {} for the "
-                            "state of sequences, the machine has {}",
-                            sizes.num_kv_blocks, sizes.max_num_seqs, bytes_text(state),
+                            "state of sequences{}, the machine has {}",
+                            sizes.num_kv_blocks, sizes.max_num_seqs, bytes_text(state), of_each,
                             bytes_text(machine)));
-  if (layout.total_bytes() > machine)
-    return fail(errc::bad_config,
-                fmt::format("engine.prefix_host_blocks: found {}, which take {}; expected at most "
-                            "{}, for which the machine has memory beside the state of sequences",
-                            sizes.host_blocks, bytes_text(layout.host_bytes()),
-                            (machine - state) / layout.block_bytes()));
+  if (layout.total_bytes() > share)
+    return fail(
+      errc::bad_config,
+      fmt::format("engine.prefix_host_blocks: found {}, which take {}{}; expected at most "
+                  "{}, for which the machine has memory beside the state of sequences",
+                  sizes.host_blocks, bytes_text(layout.host_bytes()), of_each,
+                  (share - state) / layout.block_bytes()));
   return {};
 }
 
 /// JSON over the tokenizer's vocabulary. What text cannot hold is no part of it.
-std::unique_ptr<grammar_source> grammars_of(const loaded_model& model, const token_texts& texts) {
+std::shared_ptr<const token_trie> trie_of(const loaded_model& model, const token_texts& texts) {
   const auto& config = model.config();
   std::vector<token_id> markers;
   for (token_id id = 0; id < config.vocab_size; ++id)
     if (model.words.is_added(id)) markers.push_back(id);
-  auto trie = std::make_shared<const token_trie>(texts, config.vocab_size, markers);
-  return std::make_unique<json_grammar_source>(std::move(trie), -1, config.eos_tokens);
+  return std::make_shared<const token_trie>(texts, config.vocab_size, markers);
+}
+
+/// What replicas share of a loaded model.
+struct shared_machines {
+  std::shared_ptr<const tokenizer_texts> texts;
+  std::shared_ptr<const request_intake> intake;
+  std::shared_ptr<const token_trie> trie;
+  std::shared_ptr<verify_sizer> sizer;  ///< as measured; each replica learns on from a copy
+};
+
+/// A replica's own device, buffers and masks over what all share.
+result<rank_machines> machines_of(const loaded_model& model, const runner_config& sizes,
+                                  const cpu_device_config& device, const shared_machines& shared) {
+  rank_machines out;
+  DI_TRY(auto runner, model_runner::make(model.weights, sizes));
+  out.runner = std::move(runner);
+  out.on = std::make_unique<cpu_device>(device);
+  out.texts = shared.texts;
+  out.intake = shared.intake;
+  out.eos_ids = model.config().eos_tokens;
+  out.think_end = model.words.id_of("</think>").value_or(-1);
+  out.grammars = std::make_shared<json_grammar_source>(shared.trie, -1, model.config().eos_tokens);
+  if (shared.sizer) out.sizer = std::make_shared<verify_sizer>(*shared.sizer);
+  return out;
 }
 
 /// The actor library ends the process where it can't start its threads; so this asks first, by
@@ -217,37 +247,38 @@ result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settin
     return fail(errc::bad_config, "device: the virtual device runs scripted tests, expected cpu");
   DI_TRY(const auto model, load_model(path, numeric_of(settings.engine), on_progress));
   DI_TRY(const auto sizes, sizes_of(settings, model.config()));
-  DI_TRY_VOID(check_memory(model.config(), sizes));
-  DI_TRY(auto runner, model_runner::make(model.weights, sizes), path);
+  const auto replicas = std::max(1, settings.engine.dp_size);
+  DI_TRY_VOID(check_memory(model.config(), sizes, replicas));
 
-  const auto threads = threads_of(settings.engine);
-  const auto name = model_name(settings, path);
-  rank_machines machines;
+  const auto name = served_name(settings, path);
   cpu_device_config device;
-  device.threads = threads;
-  device.pin_threads = settings.engine.pin_threads;
+  device.threads = std::max(1, threads_of(settings.engine) / replicas);
+  device.pin_threads = settings.engine.pin_threads && replicas == 1;  // or all on the same cores
   device.meter = meter;
-  machines.on = std::make_unique<cpu_device>(device);
-  machines.runner = std::move(runner);
-  machines.texts = std::make_shared<tokenizer_texts>(model.words);
-  machines.intake = std::make_shared<request_intake>(
+  shared_machines shared;
+  shared.texts = std::make_shared<const tokenizer_texts>(model.words);
+  shared.intake = std::make_shared<request_intake>(
     model.words, intake_of(settings, model, name, sizes.max_model_len));
-  machines.eos_ids = model.config().eos_tokens;
-  machines.think_end = model.words.id_of("</think>").value_or(-1);
-  machines.grammars = grammars_of(model, *machines.texts);
+  shared.trie = trie_of(model, *shared.texts);
   if (settings.engine.verify == verify_setting::confidence) {
-    DI_TRY(machines.sizer, measure_step_curve(model.weights, sizes, threads), path);
+    DI_TRY(shared.sizer, measure_step_curve(model.weights, sizes, device.threads), path);
+  }
+  std::vector<rank_machines> machines;
+  for (std::int32_t i = 0; i < replicas; ++i) {
+    DI_TRY(auto it, machines_of(model, sizes, device, shared), path);
+    machines.push_back(std::move(it));
+    device.meter = nullptr;  // it counts one stream
   }
 
   node_facts facts;
   facts.model_name = name;
   facts.model_path = path;
   facts.max_model_len = sizes.max_model_len;
-  facts.num_kv_blocks = sizes.num_kv_blocks;
+  facts.num_kv_blocks = sizes.num_kv_blocks * replicas;
   facts.block_size = sizes.block_size;
-  facts.threads = threads;
+  facts.threads = device.threads * replicas;
   facts.kernels = kernels::name_of(sizes.kernels);
-  facts.device_name = machines.on->name();
+  facts.device_name = machines.front().on->name();
   facts.load_seconds =
     std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   check_threads();

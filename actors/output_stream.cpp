@@ -28,7 +28,11 @@ void output_stream::push(const sequence_chunk& chunk, token_chunk& out) {
   for (const auto id : chunk.tokens) add(id);
   output_tokens_ += static_cast<std::int32_t>(chunk.tokens.size());
   out.ids.insert(out.ids.end(), chunk.tokens.begin(), chunk.tokens.end());
-  out.logprobs.insert(out.logprobs.end(), chunk.logprobs.begin(), chunk.logprobs.end());
+  for (const auto& it : chunk.logprobs) {
+    auto& shown = out.logprobs.emplace_back(it);
+    shown.texts.clear();
+    for (const auto id : it.ids) shown.texts.emplace_back(words_.bytes_of(id));
+  }
   if (chunk.finish)
     finish(*chunk.finish, out);
   else

@@ -46,8 +46,9 @@ class output_stream {
 public:
   output_stream(tokenizer words, output_stream_options options);
 
-  /// Adds what `chunk` lets the client see to `out`: text, ids, logprobs and the finish. A chat
-  /// answer that ended in calls finishes with `tool_calls`.
+  /// Adds what `chunk` lets the client see to `out`: text, ids, logprobs with the bytes of their
+  /// ids, and the finish. `out` may hold what earlier ones added. A chat answer that ended in calls
+  /// finishes with `tool_calls`.
   void push(const sequence_chunk& chunk, token_chunk& out);
 
   /// A chat answer is complete although its sequence goes on: a stop string was found, or its

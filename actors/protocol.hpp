@@ -63,6 +63,11 @@ using list_atom = caf::atom_constant<caf::atom("list")>;
 using call_atom = caf::atom_constant<caf::atom("call")>;
 using started_atom = caf::atom_constant<caf::atom("started")>;
 using ended_atom = caf::atom_constant<caf::atom("ended")>;
+using returned_atom = caf::atom_constant<caf::atom("returned")>;
+using gone_atom = caf::atom_constant<caf::atom("gone")>;
+using join_atom = caf::atom_constant<caf::atom("join")>;
+using leave_atom = caf::atom_constant<caf::atom("leave")>;
+using close_atom = caf::atom_constant<caf::atom("close")>;
 using ready_atom = caf::atom_constant<caf::atom("ready")>;
 using tick_atom = caf::atom_constant<caf::atom("tick")>;
 
@@ -190,12 +195,24 @@ using request_watcher_actor = caf::typed_actor<
   note<started_atom, std::int32_t, std::string, std::int32_t>,
   // A request has ended, with so many outputs.
   note<ended_atom, std::int32_t, std::string, std::int32_t>,
+  // The replica was lost before a request had started: its sink was told nothing, nobody at the
+  // replica knows it any more, another may have it.
+  note<returned_atom, std::int32_t, std::string>,
   // The replica can take requests, or cannot and why.
-  note<ready_atom, std::int32_t, bool, std::string>>;
+  note<ready_atom, std::int32_t, bool, std::string>,
+  // The replica is lost for good, and why. Follows what is told of its requests.
+  note<gone_atom, std::int32_t, std::string>>;
 
 /// NODE DOOR: everything a client may ask of a node, its operator's verbs included (control.hpp):
 /// a router, or the link to a node elsewhere.
 using node_door_actor = front_actor::extend<
+  // The answer of a verb, both as Protobuf bytes.
+  rpc<std::string, call_atom, std::string, std::string>,
+  // Leaves.
+  note<stop_atom>>;
+
+/// CONTROL: answers those verbs of operators that a router does not know.
+using control_actor = caf::typed_actor<
   // The answer of a verb, both as Protobuf bytes.
   rpc<std::string, call_atom, std::string, std::string>,
   // Leaves.

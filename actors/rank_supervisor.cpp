@@ -48,6 +48,8 @@ void start(pointer self) {
   auto& state = self->state;
   auto& system = self->system();
   const auto& config = state.config;
+  if (std::exchange(state.is_dead, false) && config.counts)
+    config.counts->add(metric::dead_ranks, -1);
   state.doors->push_back(std::make_unique<device_door>());
   auto* door = state.doors->back().get();
 
@@ -61,7 +63,7 @@ void start(pointer self) {
   pool.state_slots = config.scheduler.state_slots;
   pool.block_size = config.scheduler.prefix_cache ? config.scheduler.block_size : 0;
   pool.host_blocks = config.runner->config().host_blocks;
-  it.allocator = system.spawn(kv_allocator, pool, config.hooks.watch);
+  it.allocator = system.spawn(kv_allocator, pool, config.hooks.watch, config.counts);
   it.collector = system.spawn(release_collector, config.scheduler.rank, it.allocator);
   it.worker = system.spawn(worker, worker_links{it.gate, config.runner, config.watchdog});
   scheduler_links links;
@@ -86,6 +88,8 @@ void start(pointer self) {
 
 void give_up(pointer self, const std::string& why) {
   log(severity::error, "rank {} stays down: {}", self->state.config.scheduler.rank.value, why);
+  if (!std::exchange(self->state.is_dead, true) && self->state.config.counts)
+    self->state.config.counts->add(metric::dead_ranks);
   tell(self, self->state.gateway, rank_down_atom::value, why, true);
 }
 
@@ -134,35 +138,6 @@ bool kill_part(pointer self, const std::string& name) {
   return was_found;
 }
 
-void add(node_stats& sum, const node_stats& more) {
-  sum.running += more.running;
-  sum.queued += more.queued;
-  sum.inflight_steps += more.inflight_steps;
-  sum.kv_blocks_total += more.kv_blocks_total;
-  sum.kv_blocks_free += more.kv_blocks_free;
-  sum.kv_blocks_cached += more.kv_blocks_cached;
-  sum.idle_plan_ns += more.idle_plan_ns;
-  sum.idle_settle_ns += more.idle_settle_ns;
-  sum.idle_vote_ns += more.idle_vote_ns;
-  sum.idle_transfer_ns += more.idle_transfer_ns;
-  sum.exposed_host_ns += more.exposed_host_ns;
-  sum.host_waits += more.host_waits;
-  sum.preemptions += more.preemptions;
-  sum.cached_tokens += more.cached_tokens;
-  sum.prefix_host_hits += more.prefix_host_hits;
-  sum.draft_tokens += more.draft_tokens;
-  sum.accepted_tokens += more.accepted_tokens;
-  sum.overrun_rows += more.overrun_rows;
-  sum.slots_total += more.slots_total;
-  sum.slots_free += more.slots_free;
-  sum.deferred_blocks += more.deferred_blocks;
-  sum.steps += more.steps;
-  sum.tokens_out += more.tokens_out;
-  sum.device_busy_ns += more.device_busy_ns;
-  sum.device_span_ns += more.device_span_ns;
-  sum.step_messages += more.step_messages;
-}
-
 /// Asks three actors and answers when all have; one that is gone makes the answer an error.
 caf::typed_response_promise<node_stats> gather_stats(pointer self) {
   auto promise = self->make_response_promise<node_stats>();
@@ -194,7 +169,43 @@ caf::typed_response_promise<node_stats> gather_stats(pointer self) {
   return promise;
 }
 
+/// What an operator has set holds for the next life of the rank, too.
+void remember(rank_config& config, const scheduler_order& order) {
+  if (order.what == scheduler_order::verb::set_depth) config.scheduler.depth = order.depth;
+  if (order.what == scheduler_order::verb::set_policy) config.scheduler.policy = order.policy;
+}
+
 }  // namespace
+
+void add(node_stats& sum, const node_stats& more) {
+  sum.running += more.running;
+  sum.queued += more.queued;
+  sum.inflight_steps += more.inflight_steps;
+  sum.kv_blocks_total += more.kv_blocks_total;
+  sum.kv_blocks_free += more.kv_blocks_free;
+  sum.kv_blocks_cached += more.kv_blocks_cached;
+  sum.idle_plan_ns += more.idle_plan_ns;
+  sum.idle_settle_ns += more.idle_settle_ns;
+  sum.idle_vote_ns += more.idle_vote_ns;
+  sum.idle_transfer_ns += more.idle_transfer_ns;
+  sum.exposed_host_ns += more.exposed_host_ns;
+  sum.host_waits += more.host_waits;
+  sum.preemptions += more.preemptions;
+  sum.cached_tokens += more.cached_tokens;
+  sum.prefix_host_hits += more.prefix_host_hits;
+  sum.draft_tokens += more.draft_tokens;
+  sum.accepted_tokens += more.accepted_tokens;
+  sum.overrun_rows += more.overrun_rows;
+  sum.slots_total += more.slots_total;
+  sum.slots_free += more.slots_free;
+  sum.deferred_blocks += more.deferred_blocks;
+  sum.steps += more.steps;
+  sum.tokens_out += more.tokens_out;
+  sum.device_busy_ns += more.device_busy_ns;
+  sum.device_span_ns += more.device_span_ns;
+  sum.step_messages += more.step_messages;
+  sum.rank_restarts += more.rank_restarts;
+}
 
 supervisor_actor::behavior_type rank_supervisor(pointer self, rank_config config,
                                                 rank_client_actor gateway, device_doors* doors) {
@@ -239,8 +250,12 @@ supervisor_actor::behavior_type rank_supervisor(pointer self, rank_config config
         return promise;
       }
       ask(self, self->state.running->scheduler, std::chrono::hours{1}, order)
-        .then([promise](bool done) mutable { promise.deliver(done); },
-              [promise](caf::error& reason) mutable { promise.deliver(std::move(reason)); });
+        .then(
+          [self, promise, order](bool done) mutable {
+            if (done) remember(self->state.config, order);
+            promise.deliver(done);
+          },
+          [promise](caf::error& reason) mutable { promise.deliver(std::move(reason)); });
       return promise;
     },
     [self](stop_atom) {

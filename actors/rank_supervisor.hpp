@@ -4,7 +4,7 @@
 /// When one dies the others die with it; the gateway is told; the device is drained by a step that
 /// does nothing, launched behind everything else; state is reset and the rank starts again. A rank
 /// that dies too often stays down, one whose device does not drain stays down until it does: their
-/// requests end with rank_lost.
+/// requests end with rank_lost. A depth and a policy that an operator has set hold after a restart.
 #pragma once
 
 #include <chrono>
@@ -57,7 +57,11 @@ struct rank_supervisor_state {
   std::uint64_t restarts = 0;
   std::uint64_t drain_ticket = 0;
   bool is_stopping = false;
+  bool is_dead = false;  ///< it was given up
 };
+
+/// Adds up what parts of a rank, or ranks of a node, tell of themselves.
+void add(node_stats& sum, const node_stats& more);
 
 supervisor_actor::behavior_type
 rank_supervisor(supervisor_actor::stateful_pointer<rank_supervisor_state> self, rank_config config,

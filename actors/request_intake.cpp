@@ -71,13 +71,19 @@ output_stream_options output_of(const sampling_params& params) {
   return output;
 }
 
-/// A client's JSON names no model, or any: the node serves one, so that one is meant.
+std::vector<std::string> names_of(const intake_facts& facts) {
+  if (!facts.served_names.empty()) return facts.served_names;
+  return {facts.model_name};
+}
+
+/// A client's JSON that names no model means the one that is served.
 result<chat_request> read_chat(const std::string& text, const intake_facts& facts) {
   DI_TRY(json::value body, parse_json(text));
   if (auto* object = body.if_object(); object && !object->contains("model"))
     object->emplace("model", facts.model_name);
   chat_request_options options;
-  options.models = {{facts.model_name, facts.variant}};
+  options.models.clear();
+  for (auto& name : names_of(facts)) options.models.push_back({std::move(name), facts.variant});
   options.thinking_by_default = false;
   return read_chat_request(body, options);
 }
@@ -91,6 +97,9 @@ result<accepted_request> request_intake::accept(const generate_request& request,
   if (inputs != 1)
     return bad("input",
                fmt::format("{} of text, ids and chat are set, exactly one is needed", inputs));
+  DI_TRY_VOID(check_model(request.model));
+  if (request.sampling.n < 1 || request.sampling.n > most_answers)
+    return bad("n", fmt::format("found {}, expected 1 to {}", request.sampling.n, most_answers));
   if (request.chat) return accept_chat(request, drawn_seed);
   DI_TRY(auto prompt, plain_prompt(request));
   DI_TRY_VOID(check_prompt(prompt));
@@ -102,6 +111,7 @@ result<accepted_request> request_intake::accept(const generate_request& request,
   accepted.prompt = std::make_shared<const std::vector<token_id>>(std::move(prompt));
   accepted.output = output_of(*params);
   accepted.params = std::move(params);
+  accepted.asked_max_tokens = request.sampling.max_tokens;
   DI_TRY(accepted.cache_salt, salt_of(request.cache_salt));
   return accepted;
 }
@@ -155,9 +165,19 @@ result<accepted_request> request_intake::accept_chat(const generate_request& req
   mode.json_output = chat.json_output;
   accepted.output.chat = std::move(mode);
   accepted.prompt = std::make_shared<const std::vector<token_id>>(std::move(prompt));
+  const auto& wished = chat.sampling;
+  const bool has_limit = asked.max_tokens || wished.max_tokens || wished.max_completion_tokens;
+  if (has_limit) accepted.asked_max_tokens = params->max_tokens;
   accepted.params = std::move(params);
   DI_TRY(accepted.cache_salt, salt_of(request.cache_salt ? request.cache_salt : chat.cache_salt));
   return accepted;
+}
+
+result<void> request_intake::check_model(const std::string& name) const {
+  const auto names = names_of(facts_);
+  if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return {};
+  return fail(errc::model_not_found,
+              fmt::format("model: found {}, served are {}", name, fmt::join(names, ", ")), "model");
 }
 
 result<std::vector<token_id>> request_intake::plain_prompt(const generate_request& request) const {

@@ -2,12 +2,13 @@
 /// parameters, and how the output is to be shown. A plain class without clock, I/O or random
 /// numbers: the drawn seed is an argument.
 ///
-/// Errors name the field in `param`: invalid_argument, context_length_exceeded, and those of the
-/// chat request reader. Nothing is changed by a refused request.
+/// Errors name the field in `param`: invalid_argument, context_length_exceeded, model_not_found,
+/// and those of the chat request reader. Nothing is changed by a refused request.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ namespace deepinfer {
 /// What the intake must know of the model and of the node's settings.
 struct intake_facts {
   std::string model_name;
+  std::vector<std::string> served_names{};  ///< that requests may use; empty: the name alone
   chat_variant variant = chat_variant::v41;
   std::int32_t vocab_size = 0;
   std::int32_t max_model_len = 0;
@@ -38,10 +40,13 @@ struct accepted_request {
   std::shared_ptr<const sampling_params> params;
   output_stream_options output;
   std::uint64_t cache_salt = 0;
+  std::optional<std::int32_t> asked_max_tokens{};  ///< where the client has set it
 };
 
 class request_intake {
 public:
+  static constexpr std::int32_t most_answers = 128;
+
   request_intake(tokenizer words, intake_facts facts)
     : words_(std::move(words)),
       facts_(std::move(facts)) {}
@@ -56,6 +61,7 @@ private:
   result<accepted_request> accept_chat(const generate_request& request,
                                        std::uint64_t drawn_seed) const;
   result<std::vector<token_id>> plain_prompt(const generate_request& request) const;
+  result<void> check_model(const std::string& name) const;
   result<void> check(const sampling_params& params) const;
   result<void> check_stop_ids(const sampling_params& params) const;
   result<void> check_prompt(const std::vector<token_id>& prompt) const;

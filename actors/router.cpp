@@ -1,41 +1,455 @@
 #include "actors/router.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "actors/client_state.hpp"
-#include "messages/wire.hpp"
+#include "actors/router_verbs.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/core/prompt_outline.hpp"
 
 namespace deepinfer {
+namespace {
 
-using pointer = node_door_actor::stateful_pointer<router_state>;
+using pointer = router_pointer;
+using open_request = router_state::open_request;
 
-node_door_actor::behavior_type router(pointer self, router_links links) {
-  self->state.links = std::move(links);
-  const auto stats_timeout = std::chrono::seconds(5);
+void pump(pointer self);
+
+const error closing{errc::server_shutdown, "the node stops", {}};
+const error draining{errc::draining, "the node is draining: it takes no new requests", {}};
+const error cancelled{errc::cancelled, "cancelled", {}};
+
+void count_refusal(const router_state& state, errc code) {
+  if (!state.links.counts) return;
+  const char* reason = nullptr;
+  switch (code) {
+  case errc::queue_full: reason = "queue_full"; break;
+  case errc::overloaded: reason = "queue_timeout"; break;
+  case errc::draining: reason = "draining"; break;
+  case errc::not_ready:
+  case errc::rank_lost: reason = "not_ready"; break;
+  default: return;
+  }
+  state.links.counts->add(metric::queue_rejections_total, 1.0, {reason});
+}
+
+void watch_sink(pointer self, const caf::actor& sink) {
+  if (++self->state.sinks[sink.address()] == 1) self->monitor(sink);
+}
+
+void unwatch_sink(pointer self, const caf::actor& sink) {
+  const auto found = self->state.sinks.find(sink.address());
+  if (found == self->state.sinks.end() || --found->second > 0) return;
+  self->demonitor(sink);
+  self->state.sinks.erase(found);
+}
+
+/// Nobody knows how many chunks of a started request its sink has got: the numbers begin again.
+void send_last_chunks(const std::string& id, const open_request& it, finish_reason reason,
+                      const error& why) {
+  chunk_list list;
+  for (std::int32_t i = 0; i < it.answers; ++i) {
+    token_chunk chunk;
+    chunk.request_id = id;
+    chunk.seq = static_cast<std::uint64_t>(i);
+    chunk.index = i;
+    chunk.finish.emplace();
+    chunk.finish->reason = reason;
+    chunk.finish->code = why.code;
+    chunk.finish->message = why.message;
+    chunk.is_last = i + 1 == it.answers;
+    list.chunks.push_back(std::move(chunk));
+  }
+  tell_from_outside(it.sink, chunk_atom::value, std::move(list));
+}
+
+/// Forgets a request; what is left to be said has been said.
+open_request extract(pointer self, const std::string& id) {
+  auto node = self->state.requests.extract(id);
+  unwatch_sink(self, node.mapped().sink);
+  return std::move(node.mapped());
+}
+
+/// Ends a request that no replica will end: as the answer where it has had none, else by chunks.
+void end_with(pointer self, const std::string& id, const error& why) {
+  auto it = extract(self, id);
+  if (it.answer)
+    it.answer->deliver(to_caf(why));
+  else
+    send_last_chunks(id, it, finish_reason::error, why);
+}
+
+/// A cancelled request ends as one that was running: it is taken, and over.
+void end_cancelled(pointer self, const std::string& id) {
+  auto it = extract(self, id);
+  if (it.answer) it.answer->deliver(id);
+  send_last_chunks(id, it, finish_reason::abort, cancelled);
+}
+
+void wait_again(open_request& it) {
+  it.replica = -1;
+  it.attempt = 0;
+}
+
+/// Would another replica answer otherwise?
+bool is_of_replica(errc code) {
+  return code == errc::queue_full || code == errc::draining || code == errc::not_ready ||
+         code == errc::overloaded || code == errc::server_shutdown || code == errc::rank_lost;
+}
+
+void on_accepted(pointer self, const std::string& id, std::uint64_t attempt) {
+  const auto found = self->state.requests.find(id);
+  if (found == self->state.requests.end() || found->second.attempt != attempt) return;
+  auto& answer = found->second.answer;
+  if (answer) answer->deliver(id);
+  answer.reset();
+}
+
+void on_refused(pointer self, const std::string& id, std::uint64_t attempt, const error& why) {
+  auto& state = self->state;
+  const auto found = state.requests.find(id);
+  if (found == state.requests.end() || found->second.attempt != attempt) return;
+  auto& it = found->second;
+  const auto replica = it.replica;
+  if (is_of_replica(why.code) && !it.is_cancelled && !state.is_closing) {
+    if (state.core->refuse(replica, id, now_us_of(self)))
+      wait_again(it);
+    else
+      end_with(self, id, why);
+  } else {
+    state.core->ended(replica, id, 0);
+    end_with(self, id, why);
+  }
+  pump(self);
+}
+
+void send(pointer self, const request_route& route) {
+  auto& state = self->state;
+  auto& it = state.requests.at(route.id);
+  const auto& link = state.replicas.at(route.replica).link;
+  const auto attempt = ++state.attempts;
+  it.replica = route.replica;
+  it.attempt = attempt;
+  if (state.links.counts) state.links.counts->add(metric::router_requests_total, 1.0, {link.name});
+  // One elsewhere may let it wait in its own queue, as long as it sees fit; its leaving is told.
+  auto asked = *it.asked;
+  asked.waited_us = now_us_of(self) - it.arrived_us;
+  self->request(link.front, caf::infinite, generate_atom::value, std::move(asked), it.sink)
+    .then([self, id = route.id, attempt](const std::string&) { on_accepted(self, id, attempt); },
+          [self, id = route.id, attempt](caf::error& why) {
+            on_refused(self, id, attempt, from_caf(why));
+          });
+}
+
+void set_gauges(const router_state& state) {
+  auto* counts = state.links.counts;
+  if (!counts) return;
+  const auto running = state.core->started();
+  counts->set(metric::num_requests_running, static_cast<double>(running));
+  counts->set(metric::num_requests_waiting, static_cast<double>(state.core->open() - running));
+}
+
+/// This node is one; the others are those whose replicas are elsewhere.
+void set_replica_gauges(const router_state& state) {
+  auto* counts = state.links.counts;
+  if (!counts) return;
+  int up = 1;
+  int down = 0;
+  for (const auto& [replica, it] : state.replicas)
+    if (it.link.supervisor)
+      counts->set(metric::ready, it.is_ready ? 1.0 : 0.0, {it.link.name});
+    else
+      ++(it.is_ready ? up : down);
+  counts->set(metric::cluster_nodes, up, {"up"});
+  counts->set(metric::cluster_nodes, down, {"down"});
+}
+
+void arm_tick(pointer self) {
+  auto& state = self->state;
+  const auto next_us = state.core->next_deadline_us();
+  if (next_us < 0 || (state.tick_at_us >= 0 && state.tick_at_us <= next_us)) return;
+  state.tick_at_us = next_us;
+  const auto wait_us = std::max<std::int64_t>(0, next_us - now_us_of(self));
+  self->delayed_send(self, std::chrono::microseconds(wait_us), tick_atom::value);
+}
+
+/// After whatever has happened: what can be sent is sent, what has ended is told.
+void pump(pointer self) {
+  auto& state = self->state;
+  for (const auto& refused : state.core->take_refused(now_us_of(self))) {
+    count_refusal(state, refused.why.code);
+    end_with(self, refused.id, refused.why);
+  }
+  for (const auto& route : state.core->take_routes()) send(self, route);
+  set_gauges(state);
+  end_drains(self);
+  arm_tick(self);
+}
+
+route_request route_of(const router_state& state, const generate_request& request) {
+  auto outline = outline_of(request);
+  const auto& sampling = request.sampling;
+  const auto n = std::clamp(sampling.n, 1, std::max(1, state.links.max_n));
+  route_request out;
+  out.id = request.request_id;
+  out.tenant = request.tenant;
+  out.session = request.session;
+  out.prefix = std::move(outline.prefix);
+  out.prompt_tokens = outline.tokens;
+  out.output_tokens =
+    sampling.max_tokens
+      ? std::int64_t{n} * std::clamp(*sampling.max_tokens, 0, std::max(0, state.links.max_outputs))
+      : -1;
+  out.priority = request.priority;
+  out.sequences = n;
+  return out;
+}
+
+std::string free_id(router_state& state) {
+  auto id = fmt::format("r{}", ++state.named);
+  while (state.requests.contains(id)) id = fmt::format("r{}", ++state.named);
+  return id;
+}
+
+caf::result<std::string> generate(pointer self, generate_request& request, const caf::actor& sink) {
+  auto& state = self->state;
+  if (state.is_closing) return to_caf(closing);
+  if (state.is_draining) {
+    count_refusal(state, errc::draining);
+    return to_caf(draining);
+  }
+  if (request.request_id.empty()) request.request_id = free_id(state);
+  auto route = route_of(state, request);
+  open_request it;
+  it.sink = sink;
+  it.tenant = request.tenant;
+  it.client_request_id = request.client_request_id;
+  it.answers = route.sequences;
+  it.prompt_tokens = static_cast<std::int32_t>(route.prompt_tokens);
+  it.arrived_us = now_us_of(self);
+  if (auto taken = state.core->submit(std::move(route), it.arrived_us); !taken) {
+    count_refusal(state, taken.error().code);
+    pump(self);
+    return to_caf(taken.error());
+  }
+  auto promise = self->make_response_promise<std::string>();
+  it.answer = promise;
+  const auto id = request.request_id;
+  it.asked = std::make_shared<const generate_request>(std::move(request));
+  watch_sink(self, sink);
+  state.requests.emplace(id, std::move(it));
+  pump(self);
+  return promise;
+}
+
+caf::result<bool> cancel(pointer self, const std::string& id) {
+  auto& state = self->state;
+  const auto found = state.requests.find(id);
+  if (found == state.requests.end()) return false;
+  if (state.core->cancel(id)) {
+    end_cancelled(self, id);
+    pump(self);
+    return true;
+  }
+  found->second.is_cancelled = true;
+  return self->delegate(state.replicas.at(found->second.replica).link.front, cancel_atom::value,
+                        id);
+}
+
+/// Its replica cancels what it has of the sink's by itself; what waits ends here.
+void on_sink_down(pointer self, const caf::actor_addr& gone) {
+  auto& state = self->state;
+  std::vector<std::string> waiting;
+  for (auto& [id, it] : state.requests) {
+    if (it.sink.address() != gone) continue;
+    it.is_cancelled = true;
+    if (it.replica < 0) waiting.push_back(id);
+  }
+  state.sinks.erase(gone);
+  for (const auto& id : waiting) {
+    state.core->cancel(id);
+    end_with(self, id, cancelled);
+  }
+  pump(self);
+}
+
+/// A front that leaves ends nothing: what it had started is told so here.
+void on_front_down(pointer self, std::int32_t replica) {
+  auto& state = self->state;
+  const auto name = state.replicas.at(replica).link.name;
+  const error why{errc::rank_lost, fmt::format("replica {} is lost", name), {}};
+  if (!state.is_closing) log(severity::warning, "{}", why.message);
+  for (const auto& id : state.core->lose_replica(replica, why, now_us_of(self)))
+    end_with(self, id, state.is_closing ? closing : why);
+  std::vector<std::string> dropped;
+  for (auto& [id, it] : state.requests) {
+    if (it.replica != replica) continue;
+    wait_again(it);
+    if (it.is_cancelled) dropped.push_back(id);
+  }
+  for (const auto& id : dropped) {
+    state.core->cancel(id);
+    end_cancelled(self, id);
+  }
+  state.replicas.erase(replica);
+  set_replica_gauges(state);
+  pump(self);
+}
+
+void on_down(pointer self, const caf::actor_addr& gone) {
+  auto& state = self->state;
+  if (state.sinks.contains(gone)) return on_sink_down(self, gone);
+  for (const auto& [replica, it] : state.replicas)
+    if (it.link.front.address() == gone) return on_front_down(self, replica);
+}
+
+void on_ended(pointer self, std::int32_t replica, const std::string& id, std::int32_t outputs) {
+  if (!self->state.core->ended(replica, id, outputs)) return;
+  auto it = extract(self, id);
+  if (it.answer) it.answer->deliver(id);
+  pump(self);
+}
+
+void on_returned(pointer self, std::int32_t replica, const std::string& id) {
+  auto& state = self->state;
+  if (!state.core->give_back(replica, id, now_us_of(self))) return;
+  auto& it = state.requests.at(id);
+  wait_again(it);
+  if (it.is_cancelled) {
+    state.core->cancel(id);
+    end_cancelled(self, id);
+  }
+  pump(self);
+}
+
+void on_ready(pointer self, std::int32_t replica, bool is_ready, const std::string& reason) {
+  auto& state = self->state;
+  const auto found = state.replicas.find(replica);
+  if (found == state.replicas.end()) {
+    state.announced[replica] = {is_ready, reason};
+    return;
+  }
+  found->second.is_ready = is_ready;
+  found->second.reason = reason;
+  state.core->set_ready(replica, is_ready);
+  set_replica_gauges(state);
+  pump(self);
+}
+
+void on_gone(pointer self, std::int32_t replica, const std::string& reason) {
+  auto& state = self->state;
+  const auto found = state.replicas.find(replica);
+  if (found == state.replicas.end()) return;
+  found->second.is_ready = false;
+  found->second.reason = reason;
+  state.core->retire_replica(
+    replica, {errc::rank_lost,
+              fmt::format("replica {} is lost for good: {}", found->second.link.name, reason),
+              {}});
+  set_replica_gauges(state);
+  if (state.links.counts) state.links.counts->add(metric::dead_ranks);
+  pump(self);
+}
+
+void join(pointer self, const replica_link& link) {
+  auto& state = self->state;
+  const auto replica = link.replica;
+  if (!state.replicas.emplace(replica, router_state::replica_state{link, false, {}}).second) {
+    log(severity::error, "replica {} joins twice: the second time is ignored", replica);
+    return;
+  }
+  self->monitor(link.front);
+  state.core->add_replica(replica, std::max(1, link.capacity));
+  const auto known = state.announced.extract(replica);
+  if (!known.empty()) return on_ready(self, replica, known.mapped().first, known.mapped().second);
+  set_replica_gauges(state);
+}
+
+void leave(pointer self, std::int32_t replica) {
+  auto& state = self->state;
+  const auto found = state.replicas.find(replica);
+  if (found == state.replicas.end()) return;
+  found->second.is_ready = false;
+  found->second.reason = "it was taken out";
+  state.core->retire_replica(
+    replica,
+    {errc::not_ready, fmt::format("replica {} was taken out", found->second.link.name), {}});
+  set_replica_gauges(state);
+  pump(self);
+}
+
+void close(pointer self) {
+  auto& state = self->state;
+  state.is_closing = true;
+  std::vector<std::string> waiting;
+  for (const auto& [id, it] : state.requests)
+    if (it.replica < 0) waiting.push_back(id);
+  for (const auto& id : waiting) {
+    state.core->cancel(id);
+    end_with(self, id, closing);
+  }
+  pump(self);
+}
+
+}  // namespace
+
+router_actor::behavior_type router(pointer self, router_links links) {
+  auto& state = self->state;
+  state.core.emplace(links.config);
+  state.links = std::move(links);
+  set_replica_gauges(state);
+  self->set_down_handler([self](caf::down_msg& down) { on_down(self, down.source); });
   return {
-    [self](generate_atom, const generate_request& request, const caf::actor& sink) {
-      return self->delegate(self->state.links.gateway, generate_atom::value, request, sink);
+    [self](generate_atom, generate_request& request, const caf::actor& sink) {
+      return generate(self, request, sink);
     },
-    [self](cancel_atom, const std::string& id) {
-      return self->delegate(self->state.links.gateway, cancel_atom::value, id);
-    },
+    [self](cancel_atom, const std::string& id) { return cancel(self, id); },
     [self](credit_atom, const std::string& id, std::int32_t chunks) {
-      tell(self, self->state.links.gateway, credit_atom::value, id, chunks);
+      const auto found = self->state.requests.find(id);
+      if (found == self->state.requests.end() || found->second.replica < 0) return;
+      tell(self, self->state.replicas.at(found->second.replica).link.front, credit_atom::value, id,
+           chunks);
     },
-    [self](list_atom) { return self->delegate(self->state.links.gateway, list_atom::value); },
-    [self](stats_atom) { return self->delegate(self->state.links.supervisor, stats_atom::value); },
-    [self](stop_atom) { self->quit(); },
-    [self, stats_timeout](call_atom, const std::string& verb, const std::string&) {
-      auto promise = self->make_response_promise<std::string>();
-      if (verb != verb::stats) {
-        promise.deliver(to_caf({errc::not_found, "verb: found '" + verb + "'", "verb"}));
-        return promise;
-      }
-      ask(self, self->state.links.supervisor, stats_timeout, stats_atom::value)
-        .then([promise](const node_stats& it) mutable { promise.deliver(to_wire(it)); },
-              [promise](caf::error& why) mutable { promise.deliver(std::move(why)); });
-      return promise;
+    [self](list_atom) { return list_of(self); },
+    [self](stats_atom) { return stats_of(self); },
+    [self](call_atom, const std::string& verb, const std::string& bytes) {
+      return answer_verb(self, verb, bytes);
     },
+    [self](stop_atom) {
+      close(self);
+      while (!self->state.drains.empty()) end_drain(self, self->state.drains.begin()->first);
+      self->quit();
+    },
+    [self](started_atom, std::int32_t replica, const std::string& id, std::int32_t cached) {
+      if (!self->state.core->started(replica, id, cached)) return;
+      auto& it = self->state.requests.at(id);
+      it.has_started = true;
+      it.asked.reset();
+      set_gauges(self->state);
+    },
+    [self](ended_atom, std::int32_t replica, const std::string& id, std::int32_t outputs) {
+      on_ended(self, replica, id, outputs);
+    },
+    [self](returned_atom, std::int32_t replica, const std::string& id) {
+      on_returned(self, replica, id);
+    },
+    [self](ready_atom, std::int32_t replica, bool is_ready, const std::string& reason) {
+      on_ready(self, replica, is_ready, reason);
+    },
+    [self](gone_atom, std::int32_t replica, const std::string& reason) {
+      on_gone(self, replica, reason);
+    },
+    [self](join_atom, const replica_link& link) { join(self, link); },
+    [self](leave_atom, std::int32_t replica) { leave(self, replica); },
+    [self](join_atom, const control_actor& control) { self->state.links.control = control; },
+    [self](close_atom) { close(self); },
+    [self](tick_atom) {
+      self->state.tick_at_us = -1;
+      pump(self);
+    },
+    [self](wake_atom, std::uint64_t drain) { end_drain(self, drain); },
   };
 }
 

@@ -61,6 +61,7 @@ void note_launch(scheduler_state& state, const step_plan& plan) {
       {start.sequence, static_cast<std::int32_t>(sequence ? sequence->cached_tokens : 0)});
   }
   state.is_resting = false;
+  if (state.counted) state.counted->note_launch(plan, it);
 }
 
 /// The loop goes on behind what has arrived by then.
@@ -92,6 +93,9 @@ void flush(pointer self) {
   }
   // What is published must be named before its last reference comes back.
   if (box.has_want()) tell(self, state.links.allocator, std::move(box.want));
+  if (state.counted && box.has_leases())
+    state.counted->note_leases(box.leases, state.core->newest_settled(),
+                               state.links.clock->now_ns());
   if (box.has_leases()) tell(self, state.links.collector, std::move(box.leases));
   if (box.has_chunks() || !state.started.empty()) {
     box.chunks.started = std::move(state.started);
@@ -188,6 +192,7 @@ void settle(pointer self, const result_ptr& done) {
   it.settle_end_ns = state.links.clock->now_ns();
   it.overrun_rows = static_cast<std::int32_t>(state.core->overrun_rows() - overrun);
   account(state, it);
+  if (state.counted) state.counted->note_settle(*done, it, state.accountant.totals());
   state.trace->add(it);
   if (state.links.hooks.watch) state.links.hooks.watch->on_traced(it);
   if (state.links.hooks.watch) state.links.hooks.watch->on_settle(*done, *state.core);
@@ -240,8 +245,11 @@ void answer_orders(scheduler_state& state) {
 }
 
 void rest(scheduler_state& state) {
-  if (!state.core->has_work()) state.is_resting = true;
-  if (state.rest_begin_ns < 0 && !state.core->has_unfinished())
+  const bool has_work = state.core->has_work();
+  if (state.counted && !has_work && !state.is_resting)
+    state.counted->note_rest(state.core->stats());
+  if (!has_work) state.is_resting = true;
+  if (state.rest_begin_ns < 0 && !state.core->has_wanted())
     state.rest_begin_ns = state.links.clock->now_ns();
   answer_orders(state);
   state.waits_for_device = state.core->in_flight() > 0 || !state.suspects.empty();
@@ -285,14 +293,23 @@ void end_work(pointer self, std::uint64_t work) {
   turn(self);
 }
 
+void end_rest(scheduler_state& state, std::int64_t now_ns) {
+  if (state.rest_begin_ns < 0 || !state.core->has_wanted()) return;
+  state.accountant.note_no_work(state.rest_begin_ns, now_ns);
+  state.rest_begin_ns = -1;
+}
+
 void take_requests(pointer self, submit_batch& batch) {
   auto& state = self->state;
   const auto now_ns = state.links.clock->now_ns();
   for (auto& request : batch) state.core->submit(std::move(request), now_ns / 1000);
-  if (state.rest_begin_ns >= 0 && state.core->has_unfinished()) {
-    state.accountant.note_no_work(state.rest_begin_ns, now_ns);
-    state.rest_begin_ns = -1;
-  }
+  end_rest(state, now_ns);
+  turn(self);
+}
+
+void hold(pointer self, seq_id sequence, bool is_held) {
+  self->state.core->hold(sequence, is_held);
+  end_rest(self->state, self->state.links.clock->now_ns());
   turn(self);
 }
 
@@ -348,8 +365,9 @@ caf::typed_response_promise<bool> obey(pointer self, const scheduler_order& orde
   return promise;
 }
 
-node_stats stats_of(const scheduler_state& state) {
+node_stats stats_of(scheduler_state& state) {
   const auto core = state.core->stats();
+  if (state.counted) state.counted->note_stats(core);
   const auto& bubbles = state.accountant.totals();
   node_stats stats;
   stats.running = core.running + core.retiring;
@@ -389,6 +407,7 @@ scheduler_actor::behavior_type scheduler(pointer self, scheduler_config config,
   const auto& with = state.links;
   state.core = std::make_unique<scheduler_core>(
     std::move(config), scheduler_helpers{with.texts, with.grammars, with.sizer.get()});
+  if (with.counts) state.counted.emplace(*with.counts, state.core->config());
   state.trace = std::make_unique<trace_ring>(with.trace_steps);
   state.rest_begin_ns = with.clock->now_ns();
   if (with.hooks.watch) with.hooks.watch->on_start(*state.core, state.accountant);
@@ -406,7 +425,7 @@ scheduler_actor::behavior_type scheduler(pointer self, scheduler_config config,
       self->state.core->abort(sequence, finish_reason::abort, errc::cancelled, "cancelled");
       turn(self);
     },
-    [](hold_atom, seq_id, bool) {},
+    [self](hold_atom, seq_id sequence, bool is_held) { hold(self, sequence, is_held); },
     [self](const scheduler_order& order) { return obey(self, order); },
     [self](wake_atom) { turn(self); },
     [self](turn_atom) { take_turn(self); },

@@ -15,6 +15,7 @@
 
 #include "actors/protocol.hpp"
 #include "actors/rank_hooks.hpp"
+#include "actors/rank_metrics.hpp"
 #include "runtime/base/metrics.hpp"
 #include "runtime/base/trace_ring.hpp"
 #include "runtime/core/bubble_accountant.hpp"
@@ -54,6 +55,7 @@ struct scheduler_state {
   };
 
   std::unique_ptr<scheduler_core> core;
+  std::optional<rank_metrics> counted;  ///< absent: nothing is counted
   scheduler_links links;
   scheduler_outbox outbox;
   /// Plans are reused once nobody else holds them: steady state allocates none.
@@ -76,7 +78,7 @@ struct scheduler_state {
   gate_ptr held_gate;                      ///< of held_plan: its masks were ready first
   result_ptr held_result;                  ///< settled when the host work ends
   std::int64_t work_begin_ns = 0;
-  std::int64_t rest_begin_ns = -1;  ///< since when no request is unfinished; -1: one is
+  std::int64_t rest_begin_ns = -1;  ///< since when no request could go on; -1: one can
   std::uint64_t messages = 0;       ///< of steps: sent here, and those a plan causes
 };
 

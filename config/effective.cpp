@@ -104,7 +104,36 @@ public:
       return conflict("engine.num_drafts", "engine.max_num_batched_tokens",
                       fmt::format("a decode row of {} tokens does not fit a step of {}",
                                   1 + engine.num_drafts(), engine.max_num_batched_tokens()));
-    return check_cache();
+    DI_TRY_VOID(check_cache());
+    DI_TRY_VOID(check_keys());
+    return check_network();
+  }
+
+  /// An empty key would let everybody in who sends an empty one.
+  result<void> check_keys() {
+    const auto& place = origins_[index_of("server.api_key")].place;
+    for (const auto& key : root_.server().api_key())
+      if (key.empty() || key.ends_with('='))
+        return fail(errc::bad_config,
+                    place + ": server.api_key: found an empty key, expected KEY or NAME=KEY");
+    return {};
+  }
+
+  result<void> check_network() {
+    const auto& actor = root_.actor();
+    if (actor.heartbeat_interval() >= actor.connection_timeout())
+      return conflict("actor.heartbeat_interval", "actor.connection_timeout",
+                      fmt::format("a peer that speaks every {} ms would be dead after {} ms",
+                                  actor.heartbeat_interval(), actor.connection_timeout()));
+    const std::pair<const char*, bool> parts[] = {
+      {"actor.tls_certificate", actor.tls_certificate().empty()},
+      {"actor.tls_key", actor.tls_key().empty()},
+      {"actor.tls_ca", actor.tls_ca().empty()}};
+    for (const auto& [given, is_absent] : parts)
+      for (const auto& [missing, is_missing] : parts)
+        if (!is_absent && is_missing)
+          return conflict(given, missing, "TLS needs certificate, key and ca, all or none of them");
+    return {};
   }
 
   result<void> check_cache() {
@@ -335,6 +364,23 @@ observability_settings plain(const v1::ObservabilitySettings& from) {
   return to;
 }
 
+/// "NAME=KEY" as "NAME=***": who holds a key may be seen, the key may not.
+std::string masked(const std::string& secret) {
+  const auto equals = secret.find('=');
+  return (equals == std::string::npos ? std::string() : secret.substr(0, equals + 1)) + "***";
+}
+
+void mask(effective_value& value) {
+  value.is_secret = true;
+  if (value.strings.empty()) return;
+  value.text.clear();
+  for (auto& secret : value.strings) {
+    secret = masked(secret);
+    value.text += (value.text.empty() ? "[" : ", ") + yaml_string(secret);
+  }
+  value.text += "]";
+}
+
 effective_config merger::finish() {
   effective_config out;
   out.settings = {.model = plain(root_.model()),
@@ -346,6 +392,7 @@ effective_config merger::finish() {
     const auto& info = all_settings()[i];
     out.values.push_back({info.key, info.flag, text(i),
                           strings_of(section_of(root_, info), *info.field), origins_[i].place});
+    if (info.is_secret) mask(out.values.back());
   }
   out.warnings = std::move(warnings_);
   return out;
@@ -361,6 +408,22 @@ result<effective_config> make_effective(const config_sources& sources) {
   DI_TRY_VOID(merged.take_flags(sources.flags));
   DI_TRY_VOID(merged.check());
   return merged.finish();
+}
+
+result<void> check_files(const effective_config& config) {
+  const auto& settings = config.settings;
+  const std::pair<std::string_view, const std::string*> files[] = {
+    {"server.api_key_file", &settings.server.api_key_file},
+    {"actor.tls_certificate", &settings.actor.tls_certificate},
+    {"actor.tls_key", &settings.actor.tls_key},
+    {"actor.tls_ca", &settings.actor.tls_ca},
+    {"model.script", &settings.model.script}};
+  for (const auto& [key, path] : files) {
+    if (path->empty()) continue;
+    const auto text = read_file(*path);
+    if (!text) return fail(errc::bad_config, fmt::format("{}: {}", key, text.error().message));
+  }
+  return {};
 }
 
 std::map<std::string, std::string> process_environment() {

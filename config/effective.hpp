@@ -29,7 +29,11 @@ struct effective_value {
   std::string flag;                  ///< e.g. "depth"
   std::string text;                  ///< as one would write it in YAML; empty = absent
   std::vector<std::string> strings;  ///< of a setting that is text: the same, unquoted
-  std::string origin;  ///< "default", "FILE:LINE:COLUMN", "DEEPINFER_DEPTH" or "--depth"
+  std::string origin;      ///< "default", "FILE:LINE:COLUMN", "DEEPINFER_DEPTH" or "--depth"
+  bool is_secret = false;  ///< `text` and `strings` are masked: *** or NAME=***
+
+  /// `text`, or what an absent value means.
+  std::string shown() const;
 };
 
 struct effective_config {
@@ -39,6 +43,10 @@ struct effective_config {
 };
 
 result<effective_config> make_effective(const config_sources& sources);
+
+/// Are the files there that these settings name: keys of clients, certificates, a script? Error
+/// bad_config naming setting and file.
+result<void> check_files(const effective_config& config);
 
 /// The variables of this process whose names start with DEEPINFER_.
 std::map<std::string, std::string> process_environment();

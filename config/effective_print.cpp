@@ -39,6 +39,13 @@ json::value json_value_of(const setting_info& info, const effective_value& value
 
 }  // namespace
 
+std::string effective_value::shown() const {
+  if (!text.empty()) return text;
+  for (const auto& info : all_settings())
+    if (info.key == key) return fmt::format("({})", info.absent);
+  return {};
+}
+
 std::string print_effective(const effective_config& config) {
   std::string out, section;
   for (std::size_t i = 0; i < config.values.size(); ++i) {
@@ -46,10 +53,11 @@ std::string print_effective(const effective_config& config) {
     const auto [in, name] = split_key(value.key);
     if (in != section) out += fmt::format("{}:\n", section = in);
     const auto indent = in.empty() ? "" : "  ";
-    // What is absent is a comment, so that the output is a file that can be loaded again.
-    auto line = value.text.empty()
-                  ? fmt::format("{}# {}: ({})", indent, name, all_settings()[i].absent)
-                  : fmt::format("{}{}: {}", indent, name, value.text);
+    // What is absent or masked is a comment, so that the output is a file that can be loaded again.
+    auto line =
+      value.is_secret && !value.text.empty() ? fmt::format("{}# {}: {}", indent, name, value.text)
+      : value.text.empty() ? fmt::format("{}# {}: ({})", indent, name, all_settings()[i].absent)
+                           : fmt::format("{}{}: {}", indent, name, value.text);
     line.resize(std::max(line.size() + 1, origin_column), ' ');
     out += fmt::format("{}# {}\n", line, value.origin);
   }

@@ -45,6 +45,7 @@ setting_info describe(const FieldDescriptor* section, const FieldDescriptor& fie
   info.value_name = value_name_of(field, setting);
   info.expected = expectation_of(field);
   info.aliases.assign(setting.alias().begin(), setting.alias().end());
+  info.is_secret = info.key == "server.api_key";
   info.is_repeated = field.is_repeated();
   info.is_json_literal = !field.is_repeated() && setting.unit() == v1::UNIT_UNSPECIFIED &&
                          field.cpp_type() != FieldDescriptor::CPPTYPE_STRING &&

@@ -23,6 +23,7 @@ struct setting_info {
   std::string expected;    ///< e.g. "a whole number from 1 to 3"
   std::vector<std::string> aliases;
   bool is_repeated = false;
+  bool is_secret = false;        ///< never printed
   bool is_json_literal = false;  ///< its text is a JSON number, true or false
   const google::protobuf::FieldDescriptor* section = nullptr;  ///< of the root; null = a root field
   const google::protobuf::FieldDescriptor* field = nullptr;

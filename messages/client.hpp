@@ -43,8 +43,7 @@ struct sampling_request {
                   field{"repetition_penalty", &s::repetition_penalty}, field{"seed", &s::seed},
                   field{"max_tokens", &s::max_tokens}, field{"min_tokens", &s::min_tokens},
                   field{"n", &s::n}, field{"logprobs", &s::logprobs},
-                  field{"ignore_eos", &s::ignore_eos},
-                  field{"include_stop", &s::include_stop},
+                  field{"ignore_eos", &s::ignore_eos}, field{"include_stop", &s::include_stop},
                   field{"skip_special_tokens", &s::skip_special_tokens},
                   field{"grammar", &s::grammar}, field{"stop_token_ids", &s::stop_token_ids},
                   field{"stop", &s::stop}, field{"logit_bias", &s::logit_bias});
@@ -53,8 +52,8 @@ struct sampling_request {
 
 /// client -> gateway. Exactly one of `text`, `ids`, `chat` is set.
 struct generate_request {
-  std::string request_id;  ///< unique among open ones; empty = the node names it
-  std::string model;       ///< a served name; empty = the node's
+  std::string request_id;                    ///< unique among open ones; empty = the node names it
+  std::string model;                         ///< a served name; empty = the node's
   std::optional<std::string> text;           ///< continued as it stands, BOS first
   std::optional<std::vector<token_id>> ids;  ///< used as given
   std::optional<std::string> chat;           ///< JSON of a chat request: messages, tools, options
@@ -62,11 +61,12 @@ struct generate_request {
   std::int32_t priority = 0;
   /// Of a tenant: requests share cached prefixes only with those of the same salt, or of none.
   std::optional<std::string> cache_salt;
-  std::string tenant;       ///< whose fair share this is: the name of a key, never the key
-  std::string session;      ///< requests of one session go to the same replica where they can
-  std::string traceparent;  ///< W3C trace context, logged
+  std::string tenant;             ///< whose fair share this is: the name of a key, never the key
+  std::string session;            ///< requests of one session go to the same replica where they can
+  std::string traceparent;        ///< W3C trace context, logged
   std::string client_request_id;  ///< what the client calls it: logged, never a key
-  std::int32_t window = 0;  ///< chunks that may be sent and not taken; 0: no bound
+  std::int32_t window = 0;        ///< chunks that may be sent and not taken; 0: no bound
+  std::int64_t waited_us = 0;     ///< in this node's router, before its gateway; on no wire
 
   static constexpr auto describe() {
     using s = generate_request;
@@ -126,10 +126,10 @@ struct token_chunk {
     using s = token_chunk;
     return fields(field{"request_id", &s::request_id}, field{"seq", &s::seq},
                   field{"index", &s::index}, field{"text", &s::text},
-                  field{"reasoning_text", &s::reasoning_text},
-                  field{"tool_calls", &s::tool_calls}, field{"tokens", &s::ids},
-                  field{"logprobs", &s::logprobs}, field{"finish", &s::finish},
-                  field{"timings", &s::timings}, field{"is_last", &s::is_last});
+                  field{"reasoning_text", &s::reasoning_text}, field{"tool_calls", &s::tool_calls},
+                  field{"tokens", &s::ids}, field{"logprobs", &s::logprobs},
+                  field{"finish", &s::finish}, field{"timings", &s::timings},
+                  field{"is_last", &s::is_last});
   }
 };
 

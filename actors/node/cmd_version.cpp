@@ -5,15 +5,9 @@
 #include <fmt/ranges.h>
 
 #include "actors/node/commands.hpp"
+#include "actors/product_version.hpp"
 #include "config/schema.hpp"
 #include "runtime/base/json.hpp"
-
-#ifndef DI_VERSION
-#define DI_VERSION "0.0.0"
-#endif
-#ifndef DI_GIT_DESCRIBE
-#define DI_GIT_DESCRIBE ""
-#endif
 
 namespace deepinfer {
 
@@ -35,12 +29,12 @@ std::vector<std::string> vector_extensions() {
 }
 
 result<int> version(const cli_context& context, const parsed_flags& flags) {
-  const std::string git = DI_GIT_DESCRIBE;
+  const auto git = product_git();
   const auto cores = std::thread::hardware_concurrency();
   const std::vector<std::string> devices{"cpu", "virtual"};
   if (flags.is_on("json")) {
     json::object out;
-    out["version"] = DI_VERSION;
+    out["version"] = product_version();
     out["git"] = git.empty() ? json::value(nullptr) : json::value(git);
     out["compiler"] = "g++ " __VERSION__;
     out["caf"] = caf_version();
@@ -52,7 +46,7 @@ result<int> version(const cli_context& context, const parsed_flags& flags) {
     fmt::print(context.out, "{}\n", to_text(out));
     return 0;
   }
-  fmt::print(context.out, "deepinfer {}{}\n", DI_VERSION, git.empty() ? "" : " (" + git + ")");
+  fmt::print(context.out, "deepinfer {}\n", product_name());
   fmt::print(context.out, "compiler   {}\n", __VERSION__);
   fmt::print(context.out, "libraries  CAF {}, Protobuf {}\n", caf_version(), protobuf_version());
   fmt::print(context.out, "devices    {}\n", fmt::join(devices, ", "));

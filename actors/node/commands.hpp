@@ -5,6 +5,7 @@
 
 namespace deepinfer {
 
+command serve_command();
 command generate_command();
 command chat_command();
 command check_command();
@@ -19,11 +20,13 @@ command simulate_command();
 command bench_kernels_command();
 command bench_offline_command();
 command bench_latency_command();
+command bench_serve_command();
 command bench_step_command();
 command bench_core_command();
 command config_print_command();
 command config_validate_command();
 command config_docs_command();
+command config_metrics_command();
 command version_command();
 
 }  // namespace deepinfer

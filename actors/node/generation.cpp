@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "actors/engine_loading.hpp"
+#include "actors/node/load_bar.hpp"
 #include "actors/node/stats_report.hpp"
 #include "runtime/base/file.hpp"
 
@@ -42,36 +44,6 @@ template <class Wide, class Narrow>
 void put(const std::optional<Wide>& from, std::optional<Narrow>& to) {
   if (from) to = static_cast<Narrow>(*from);
 }
-
-/// A bar on a terminal: rewritten in place, erased at the end.
-class load_bar {
-public:
-  explicit load_bar(bool is_shown) : is_shown_(is_shown) {}
-  ~load_bar() {
-    if (was_drawn_) print_err("\r\033[K");
-  }
-  load_bar(const load_bar&) = delete;
-  load_bar& operator=(const load_bar&) = delete;
-
-  void draw(std::uint64_t done, std::uint64_t total) {
-    constexpr double shortest_seconds = 0.05;
-    if (!is_shown_ || total == 0 || seconds_since(last_) < shortest_seconds) return;
-    last_ = clock_type::now();
-    constexpr std::uint64_t width = 40;
-    const auto filled = static_cast<int>(done * width / total);
-    const auto rate = static_cast<double>(done) / 1e6 / std::max(1e-3, seconds_since(begin_));
-    print_err("\rloading [{:=<{}}{: <{}}] {:3} %  {:.0f} MB/s\033[K", "", filled, "",
-              static_cast<int>(width) - filled, done * 100 / total, rate);
-    std::fflush(stderr);
-    was_drawn_ = true;
-  }
-
-private:
-  bool is_shown_;
-  bool was_drawn_ = false;
-  clock_type::time_point begin_ = clock_type::now();
-  clock_type::time_point last_ = begin_;
-};
 
 /// Writes chunks of an answer as they come: content to the output, reasoning dimmed to stderr.
 class text_writer {
@@ -237,8 +209,8 @@ result<std::unique_ptr<node>> open_engine(const cli_context& context,
     DI_TRY_VOID(write_file(trace, ""));
   DI_TRY(const auto path, model_directory(context, config.settings));
   load_bar bar(context.err_is_terminal && context.verbosity >= 0);
-  return node::load(config.settings, path,
-                    [&bar](std::uint64_t done, std::uint64_t total) { bar.draw(done, total); });
+  return load_engine(config.settings, path,
+                     [&bar](std::uint64_t done, std::uint64_t total) { bar.draw(done, total); });
 }
 
 result<answer> run_request(const cli_context& context, const node& engine,

@@ -23,6 +23,7 @@ public:
   }
 
   void see(const sequence_state& it) {
+    if (it.is_held) return;
     if (it.phase == sequence_phase::queued) {
       if (it.wants_grammar() && !it.grammar) return;  // passed over
       if (!head_ || it.place < head_->place) head_ = &it;

@@ -141,7 +141,7 @@ std::span<const scenario_feature> supported_features() {
   using enum scenario_feature;
   static constexpr scenario_feature supported[] = {
     chunked_prefill, mixed_steps,  spec,      confidence, prefix_cache, preempt, penalty, sampling,
-    grammar,         stop_strings, reasoning, logprobs,   priority,     graphs,  window,
+    grammar,         stop_strings, reasoning, logprobs,   priority,     graphs,  clients, window,
   };
   return supported;
 }

@@ -43,7 +43,9 @@ scenario_player::scenario_player(const scenario& of, const scenario_case& it,
     outcome_{.log = audit_log(of.requests.size(), it.engine.ranks)},
     actors_(static_cast<std::uint64_t>(interleaving)),
     ranks_(static_cast<std::size_t>(it.engine.ranks)),
-    requests_(of.requests.size()) {}
+    requests_(of.requests.size()) {
+  for (auto& request : requests_) request.credit = token_credit(it.engine.client_credit);
+}
 
 scenario_player::~scenario_player() = default;
 
@@ -195,41 +197,14 @@ void scenario_player::check_rules(bool at_end) {
       fail(std::move(broken->first), std::move(broken->second), static_cast<std::int32_t>(rank));
 }
 
-void scenario_player::take(std::int32_t rank, const chunk_batch& batch) {
-  auto& log = outcome_.log;
-  const auto step = static_cast<std::int64_t>(batch.step.value);
+void scenario_player::take(std::int32_t, const chunk_batch& batch) {
   for (const auto& start : batch.started) {
     auto& request = requests_[static_cast<std::size_t>(request_of(start.sequence))];
     request.has_started = true;
     request.cached_tokens = start.cached_tokens;
   }
-  for (const auto& chunk : batch.chunks) {
-    const auto request = request_of(chunk.sequence);
-    std::vector<float> logprobs;
-    for (const auto& it : chunk.logprobs) logprobs.push_back(it.logprobs.at(0));
-    if (!chunk.tokens.empty())
-      log.tokens(now_us(), request, rank, step, chunk.first_output, chunk.tokens, logprobs);
-    if (!chunk.finish) continue;
-    auto& state = requests_[static_cast<std::size_t>(request)];
-    state.has_finished = true;
-    audit_final final;
-    final.code = chunk.finish->code;
-    final.usage = chunk.finish->usage;
-    switch (chunk.finish->reason) {
-    case finish_reason::stop: final.finish = scenario_finish::stop; break;
-    case finish_reason::length: final.finish = scenario_finish::length; break;
-    case finish_reason::abort: final.finish = scenario_finish::abort; break;
-    case finish_reason::resource: final.finish = scenario_finish::resource; break;
-    default: {
-      // Refused before it could start: rejected in the words of the language.
-      const bool is_refusal = final.code == errc::invalid_argument ||
-                              final.code == errc::context_length_exceeded ||
-                              final.code == errc::draining || final.code == errc::queue_full;
-      final.finish = is_refusal ? scenario_finish::rejected : scenario_finish::error;
-    }
-    }
-    log.finished(now_us(), request, rank, step, final);
-  }
+  for (const auto& chunk : batch.chunks)
+    gain(request_of(chunk.sequence), chunk, static_cast<std::int64_t>(batch.step.value));
 }
 
 void scenario_player::rank_up(std::int32_t rank, scheduler_actor scheduler) {
@@ -247,7 +222,7 @@ void scenario_player::rank_down(std::int32_t rank, const std::string&) {
     auto& it = requests_[i];
     if (it.rank != rank || it.has_finished) continue;
     if (it.has_started)
-      finish_unsent(static_cast<std::int32_t>(i), scenario_finish::error, errc::rank_lost);
+      lose_rank(static_cast<std::int32_t>(i));
     else
       seat.waiting.push_back(static_cast<std::int32_t>(i));
   }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "actors/scenario/outcome.hpp"
 #include "actors/scenario/world_rank.hpp"
 #include "actors/virtual_actors.hpp"
+#include "runtime/core/token_credit.hpp"
 
 namespace deepinfer {
 
@@ -52,11 +54,24 @@ private:
     std::uint64_t order = 0;
     std::function<void()> act;
   };
+  /// What a settled step gave a request.
+  struct gained_part {
+    std::int64_t step = 0;
+    std::int32_t first_output = 0;
+    std::vector<token_id> tokens;
+    std::vector<float> logprobs;
+  };
   struct request_state {
     std::int32_t rank = -1;  ///< it was sent to; -1: not submitted
     bool has_started = false;
-    bool has_finished = false;
+    bool has_finished = false;  ///< its client has been told
     std::int32_t cached_tokens = 0;
+    token_credit credit;
+    std::vector<gained_part> waiting;  ///< one chunk, until there is credit
+    std::optional<audit_final> final;  ///< the same, of its end
+    std::int64_t final_step = 0;
+    bool takes_at_once = true;       ///< every chunk that it is sent
+    std::uint64_t consume_turn = 0;  ///< of the newest verb about it
   };
 
   // world_player.cpp
@@ -71,6 +86,17 @@ private:
   void check_rules(bool at_end);
   void fail(std::string name, std::string seen, std::int32_t rank = -1);
   void ask_expectations_at_end();
+
+  // world_clients.cpp
+  void gain(std::int32_t request, const sequence_chunk& chunk, std::int64_t step);
+  void offer(std::int32_t request);
+  void send_out(std::int32_t request);
+  void tell_hold(std::int32_t request);
+  void take_chunks(std::int32_t request, std::int32_t chunks);
+  void consume_every(std::int32_t request, const consume_verb& verb, std::uint64_t turn);
+  void lose_rank(std::int32_t request);
+  void abort(std::int32_t request);
+  std::int64_t chunks_pending(std::int32_t rank) const;
 
   // world_script.cpp
   void note_script();

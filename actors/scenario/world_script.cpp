@@ -91,7 +91,8 @@ void scenario_player::ask_expectation(std::size_t index) {
   if (const auto* form = std::get_if<metric_form>(&it.form)) {
     for (std::int32_t rank = 0; rank < it_.engine.ranks; ++rank) {
       if (it.rank.value_or(rank) != rank) continue;
-      const auto value = ranks_[static_cast<std::size_t>(rank)].played->metric(form->metric);
+      auto value = ranks_[static_cast<std::size_t>(rank)].played->metric(form->metric);
+      if (form->metric == "client_chunks_pending") value = chunks_pending(rank);
       if (value) sample = sample.value_or(0) + *value;
     }
   }
@@ -166,15 +167,7 @@ void scenario_player::do_verb(const submit_verb& verb) {
 }
 
 void scenario_player::do_verb(const abort_verb& verb) {
-  for (const auto request : verb.requests) {
-    auto& state = requests_[static_cast<std::size_t>(request)];
-    const auto rank = std::max(0, state.rank);
-    auto& seat = ranks_[static_cast<std::size_t>(rank)];
-    if (seat.scheduler)
-      tell_from_outside(seat.scheduler, abort_atom::value, sequence_of(request));
-    else if (state.rank >= 0 && !state.has_finished)
-      finish_unsent(request, scenario_finish::abort, errc::cancelled);
-  }
+  for (const auto request : verb.requests) abort(request);
   for (std::size_t i = 0; i < verb.unknown.size(); ++i)
     if (ranks_[0].scheduler)
       tell_from_outside(ranks_[0].scheduler, abort_atom::value,
@@ -250,16 +243,17 @@ void scenario_player::do_verb(const flush_verb& verb) {
 }
 
 void scenario_player::do_verb(const kill_verb& verb) {
-  if (verb.worker < 0) return fail("unsupported", "only a worker can be killed here");
+  if (!verb.client.empty()) {
+    for (std::size_t i = 0; i < requests_.size(); ++i)
+      if (of_.requests[i].client == verb.client) abort(static_cast<std::int32_t>(i));
+    return;
+  }
+  if (verb.worker < 0) return fail("unsupported", "only workers and clients can be killed here");
   const auto& supervisor = ranks_[static_cast<std::size_t>(verb.worker)].supervisor;
   actors_.system().spawn([supervisor](caf::event_based_actor* self) {
     self->request(supervisor, caf::infinite, kill_atom::value, std::string("worker"))
       .then([](bool) {}, [](caf::error&) {});
   });
-}
-
-void scenario_player::do_verb(const consume_verb&) {
-  fail("unsupported", "clients are not played here");
 }
 
 void scenario_player::do_verb(const rebalance_verb&) {

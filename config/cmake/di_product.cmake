@@ -5,7 +5,7 @@ if(GIT_FOUND AND EXISTS ${PROJECT_SOURCE_DIR}/.git)
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
     OUTPUT_VARIABLE di_git_describe OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
-set_source_files_properties(${PROJECT_SOURCE_DIR}/actors/node/cmd_version.cpp PROPERTIES
+set_source_files_properties(${PROJECT_SOURCE_DIR}/actors/product_version.cpp PROPERTIES
   COMPILE_DEFINITIONS "DI_VERSION=\"${PROJECT_VERSION}\";DI_GIT_DESCRIBE=\"${di_git_describe}\"")
 
 # Black-box tests of the binary: they run it as a user would.

@@ -2,13 +2,16 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include "runtime/base/json.hpp"
+#include "runtime/base/repeat_filter.hpp"
 
 namespace deepinfer {
 namespace {
@@ -42,6 +45,18 @@ spdlog::level::level_enum to_spdlog(severity level) {
   return spdlog::level::off;
 }
 
+void write_line(severity level, std::string_view line) {
+  if (is_json)
+    logger().log(to_spdlog(level), "\"msg\":{}", to_text(json::string(line)));
+  else
+    logger().log(to_spdlog(level), "{}", line);
+}
+
+constexpr auto repeat_interval = std::chrono::seconds(10);
+
+std::mutex repeats_mutex;
+repeat_filter repeats{repeat_interval};  // of warnings and errors
+
 }  // namespace
 
 bool parse_severity(std::string_view name, severity& level) {
@@ -56,7 +71,7 @@ bool parse_severity(std::string_view name, severity& level) {
 void configure_log(severity level, bool as_json) {
   least = level;
   is_json = as_json;
-  logger().set_pattern(as_json ? R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})"
+  logger().set_pattern(as_json ? R"({"ts":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})"
                                : "%^%H:%M:%S.%e %l%$ %v");
 }
 
@@ -65,10 +80,12 @@ bool is_logged(severity level) {
 }
 
 void log_line(severity level, std::string_view line) {
-  if (is_json)
-    logger().log(to_spdlog(level), "\"message\":{}", to_text(json::string(line)));
-  else
-    logger().log(to_spdlog(level), "{}", line);
+  // A fault that comes with every request or step is worth one line and a count.
+  if (level != severity::warning && level != severity::error) return write_line(level, line);
+  const auto now = std::chrono::steady_clock::now();
+  const std::lock_guard lock(repeats_mutex);
+  for (const auto& overdue : repeats.take_overdue(now)) write_line(severity::warning, overdue);
+  if (repeats.admit(line, now)) write_line(level, line);
 }
 
 }  // namespace deepinfer

@@ -1,4 +1,7 @@
 /// Log lines to stderr, never to stdout: results and logs do not mix. One logger per process.
+///
+/// A warning or an error that says what another did less than ten seconds ago is not written; how
+/// often it came is told once with the next of them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +17,8 @@ enum class severity : std::uint8_t { debug, info, warning, error, off };
 /// "debug", "info", "warning", "error" or "off"; false where `name` is none of them.
 bool parse_severity(std::string_view name, severity& level);
 
-/// Sets the level and the form of lines: text for people, or one JSON object a line.
+/// Sets the level and the form of lines: text for people, or one JSON object a line with the fields
+/// ts (RFC 3339), level and msg.
 void configure_log(severity level, bool as_json);
 
 bool is_logged(severity level);

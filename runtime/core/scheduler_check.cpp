@@ -65,12 +65,13 @@ void scheduler_core::check_invariants() const {
   }
   for (const auto slot : credit_slots_) slots.add(slot.value);
   std::vector<std::int32_t> uses(static_cast<std::size_t>(config_.num_kv_blocks));
-  std::int64_t started = 0, refs = 0;
+  std::int64_t started = 0, refs = 0, held = 0;
   std::array<std::int32_t, 5> phases{};
   for (const auto& [id, sequence] : sequences_) {
     const auto& it = *sequence;
     it.ledger.check_invariants();
     refs += it.ledger.refs();
+    held += it.is_held && it.phase != sequence_phase::ended ? 1 : 0;
     ++phases[static_cast<std::size_t>(it.phase)];
     id_set own("block of one table", config_.num_kv_blocks);
     for (const auto block : it.lease.blocks()) {
@@ -98,6 +99,7 @@ void scheduler_core::check_invariants() const {
              "sequence {} waits for rows that nothing launched", id.value);
   }
   check_phases(phases);
+  DI_CHECK(held == held_, "{} are held, counted {}", held, held_);
   DI_CHECK(started == book_.held_slots(), "{} started, the book says {}", started,
            book_.held_slots());
   DI_CHECK(book_.free_slots() >= 0, "{} slots free", book_.free_slots());

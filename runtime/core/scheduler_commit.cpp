@@ -33,9 +33,7 @@ void scheduler_core::commit(step_plan& out) {
   out.kind = has_prefill && has_decode ? step_kind::mixed
              : has_prefill             ? step_kind::prefill
                                        : step_kind::decode;
-  const bool any_decodes = std::any_of(running_.begin(), running_.end(),
-                                       [](const auto* it) { return it->prompt_rest() == 0; });
-  prefill_run_ = has_prefill && !has_decode && any_decodes ? prefill_run_ + 1 : 0;
+  prefill_run_ = has_prefill && !has_decode && has_decodes() ? prefill_run_ + 1 : 0;
   decode_run_ = has_prefill ? 0 : decode_run_ + 1;
   out.total_width = total_width(out);
   if (out.kind == step_kind::decode)

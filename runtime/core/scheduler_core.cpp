@@ -197,6 +197,12 @@ void scheduler_core::abort_all(finish_reason reason, errc code, std::string_view
     abort(sequence->id(), reason, code, message);
 }
 
+void scheduler_core::hold(seq_id sequence, bool is_held) {
+  const auto found = sequences_.find(sequence);
+  if (found == sequences_.end() || found->second->phase == sequence_phase::ended) return;
+  if (std::exchange(found->second->is_held, is_held) != is_held) held_ += is_held ? 1 : -1;
+}
+
 void scheduler_core::grant(const kv_grant& granted) {
   credit_blocks_.insert(credit_blocks_.end(), granted.blocks.begin(), granted.blocks.end());
   credit_slots_.insert(credit_slots_.end(), granted.slots.begin(), granted.slots.end());
@@ -232,6 +238,7 @@ void scheduler_core::end(sequence_state& sequence, sequence_finish finish, seque
   case sequence_phase::preempted: --preempted_; break;
   case sequence_phase::ended: DI_CHECK(false, "sequence {} ends twice", sequence.id().value); break;
   }
+  if (sequence.is_held) --held_;
   sequence.ended_by = finish.reason;
   finish.usage = usage_of(sequence);
   chunk.finish = std::move(finish);
@@ -326,7 +333,7 @@ std::vector<sequence_request> scheduler_core::fail_all_started(errc code,
   running_.clear();
   retiring_.clear();
   sequences_.clear();
-  ended_ = preempted_ = 0;
+  ended_ = preempted_ = held_ = 0;
   book_.reset();
   credit_blocks_.clear();
   credit_slots_.clear();

@@ -57,6 +57,11 @@ public:
   bool preempt(seq_id sequence);
   void preempt_all();
 
+  /// Plans no further row of a sequence, or plans them again. Rows that are launched settle as ever,
+  /// and it keeps what it has; where somebody lacks room, or nothing else could go on, it gives way
+  /// first. Unknown and ended ids are legal and change nothing.
+  void hold(seq_id sequence, bool is_held);
+
   /// Blocks, slots and cached prefixes from the allocator, asked for or not.
   void grant(const kv_grant& granted);
 
@@ -99,6 +104,8 @@ public:
   /// A sequence is queued or running, or a step is in flight.
   bool has_work() const { return !sequences_.empty() || in_flight() > 0; }
   bool has_unfinished() const { return std::ssize(sequences_) > ended_; }
+  /// A sequence has not ended and is not held.
+  bool has_wanted() const { return std::ssize(sequences_) > ended_ + held_; }
   std::int32_t depth() const { return depth_; }
   bool is_paused() const { return is_paused_; }
   bool is_draining() const { return is_draining_; }
@@ -162,6 +169,7 @@ private:
   std::vector<sequence_state*> by_arrival(bool (*wanted)(const sequence_state&)) const;
 
   // scheduler_plan.cpp
+  bool has_decodes() const;
   bool wants_prefill() const;
   bool is_full() const;
   void pick_prefills(room& left);
@@ -197,6 +205,7 @@ private:
   void take_away(sequence_state& sequence);
   void queue_again(sequence_state& sequence);
   void break_stall();
+  bool displace_held();
   bool ends_too_large(sequence_state& sequence);
 
   // scheduler_settle.cpp
@@ -262,6 +271,7 @@ private:
   std::vector<sequence_state*> retiring_;  ///< in the order they retired
   std::int32_t ended_ = 0;
   std::int32_t preempted_ = 0;
+  std::int32_t held_ = 0;  ///< and not ended
   std::uint64_t arrivals_ = 0;
   std::uint64_t started_ = 0;
   std::int64_t prefill_run_ = 0;  ///< prefill steps since the last with decode rows

@@ -35,10 +35,13 @@ bool scheduler_core::plan(step_plan& out) {
   return true;
 }
 
+bool scheduler_core::has_decodes() const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [](const auto* it) { return !it->is_held && it->prompt_rest() == 0; });
+}
+
 bool scheduler_core::wants_prefill() const {
-  const bool any_decodes = std::any_of(running_.begin(), running_.end(),
-                                       [](const auto* it) { return it->prompt_rest() == 0; });
-  if (!any_decodes) return true;
+  if (!has_decodes()) return true;
   const auto& policy = config_.policy;
   return may_prefill(prefill_run_, decode_run_, policy.min_decode_gap, policy.max_prefill_run);
 }
@@ -46,7 +49,9 @@ bool scheduler_core::wants_prefill() const {
 // A rank with so many blocks in use starts nobody, as long as what it has will give some back.
 bool scheduler_core::is_full() const {
   const auto used = static_cast<double>(book_.held()) / static_cast<double>(config_.num_kv_blocks);
-  const bool will_change = !running_.empty() || !retiring_.empty() || book_.promised() > 0;
+  const bool any_goes_on =
+    std::any_of(running_.begin(), running_.end(), [](const auto* it) { return !it->is_held; });
+  const bool will_change = any_goes_on || !retiring_.empty() || book_.promised() > 0;
   return used > config_.policy.used_share_max && will_change;
 }
 
@@ -110,14 +115,18 @@ bool scheduler_core::pick_start(sequence_state& sequence, room& left) {
   return true;
 }
 
-// Nobody overtakes a head that lacks room, among those started or in the queue; who waits for a
-// grammar is passed over.
+// Nobody overtakes a head that lacks room, among those started or in the queue; who is held or waits
+// for a grammar is passed over.
 void scheduler_core::pick_prefills(room& left) {
-  for (std::size_t i = 0; i < running_.size(); ++i)
-    if (running_[i]->prompt_rest() > 0 && !pick_chunk(*running_[i], left)) return;
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    auto& sequence = *running_[i];
+    if (sequence.prompt_rest() == 0 || sequence.is_held) continue;
+    if (!pick_chunk(sequence, left)) return;
+  }
   if (is_full()) return;
   for (auto at = queue_.begin(); at != queue_.end();) {
     auto& sequence = *(at++)->second;  // it may end here
+    if (sequence.is_held) continue;
     if (ends_too_large(sequence) || !poll_grammar(sequence)) continue;
     if (config_.prefix_cache && sequence.lookup != lookup_state::answered) return;
     if (!pick_start(sequence, left)) return;
@@ -151,6 +160,7 @@ void scheduler_core::pick_decodes(room& left) {
     const auto& ledger = sequence->ledger;
     sequence->claimed = 0;
     if (sequence->prompt_rest() > 0 || sequence->closed_gate.value > 0) continue;
+    if (sequence->is_held) continue;
     if (!decode_fits(ledger.committed(), ledger.inflight_widths(), config_.max_model_len)) continue;
     candidates_.push_back({sequence, ledger.newest(), sequence->started, decode_width(*sequence)});
   }

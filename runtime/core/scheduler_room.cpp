@@ -33,6 +33,7 @@ victim_candidate scheduler_core::view_of(const sequence_state& sequence) const {
   out.outputs = sequence.ledger.emitted();
   out.recompute = sequence.ledger.known();
   out.references = sequence.ledger.refs();
+  out.is_held = sequence.is_held;
   if (config_.policy.victim == victim_rule::lowest_cost)
     out.blocks = book_.exclusive(sequence.lease.blocks());
   return out;
@@ -141,14 +142,16 @@ void scheduler_core::preempt_all() {
   while (!running_.empty()) take_away(*running_.front());
 }
 
-// Nothing flies, nothing could be planned, and nobody will give anything back. Cached blocks that
-// queued sequences keep for their start go first, those of the last in the queue; then who is least
-// safe, whatever it has emitted; and who is alone and still lacks room can never have it [I56].
+// Nothing flies, nothing could be planned, and nobody will give anything back. Who is held gives way
+// first. Then cached blocks that queued sequences keep for their start go, those of the last in the
+// queue; then who is least safe, whatever it has emitted; and who is alone and still lacks room can
+// never have it [I56].
 void scheduler_core::break_stall() {
   if (in_flight() > 0 || !lacks_room_ || shortfall_ > 0 || book_.promised() > 0) return;
   // A slot is on its way, and nobody gains by giving up blocks for it.
   if (running_.empty() && credit_slots_.empty() && book_.free_slots() > 0) return;
   has_made_room_ = true;
+  if (displace_held()) return;
   for (auto at = queue_.rbegin(); at != queue_.rend(); ++at)
     if (!at->second->lease.is_empty()) return forget_hit(*at->second);
   has_made_room_ = !running_.empty();
@@ -162,6 +165,20 @@ void scheduler_core::break_stall() {
   chunk.first_output = static_cast<std::int32_t>(last->ledger.emitted());
   end_with_error(*last, errc::no_blocks, "the sequence has grown beyond the KV blocks of its rank",
                  std::move(chunk));
+}
+
+bool scheduler_core::displace_held() {
+  if (held_ == 0) return false;
+  for (const auto& [place, sequence] : queue_)
+    if (sequence->is_held && !sequence->lease.is_empty()) {
+      forget_hit(*sequence);
+      return true;
+    }
+  const auto found =
+    std::find_if(running_.begin(), running_.end(), [](const auto* it) { return it->is_held; });
+  if (found == running_.end()) return false;
+  take_away(**found);
+  return true;
 }
 
 // Its ids alone, outputs of an earlier life included, need more blocks than there are [I56].

@@ -15,6 +15,7 @@ void scheduler_core::want_credit(kv_reserve& want) const {
   const auto bs = config_.block_size;
   std::int64_t low = 0, ahead = 0, slots = 0;
   for (const auto* sequence : running_) {
+    if (sequence->is_held) continue;
     const auto& ledger = sequence->ledger;
     const auto need = sequence->prompt_rest() > 0
                         ? blocks_missing(*sequence, sequence->fill_end + shape_.draft_overhang)
@@ -31,6 +32,7 @@ void scheduler_core::want_credit(kv_reserve& want) const {
   auto free_slots = book_.free_slots();
   auto space = outside() + static_cast<std::int64_t>(credit_blocks_.size()) - low;
   for (const auto& [place, sequence] : queue_) {
+    if (sequence->is_held) continue;
     const std::int64_t need = blocks_missing(*sequence, start_tokens(*sequence));
     if (active == 0 || free_slots == 0) break;
     ++slots;
@@ -59,13 +61,16 @@ void scheduler_core::look_up_later(sequence_state& sequence) const {
   sequence.lookup = has_none ? lookup_state::answered : lookup_state::none;
 }
 
-// Those who could start soon ask once; the head asks again when the index has learned something
-// since. While somebody lacks room nobody is given cached blocks to keep.
+// Those who could start soon, also in the place of who is held, ask once; the head asks again when
+// the index has learned something since. While somebody lacks room nobody is given cached blocks to
+// keep.
 void scheduler_core::want_lookups(kv_reserve& want) {
   if (!config_.prefix_cache || lacks_room_) return;
   auto active = config_.max_num_seqs - static_cast<std::int64_t>(running_.size());
+  for (const auto* it : running_) active += it->is_held ? 1 : 0;
   bool is_head = true;
   for (const auto& [place, sequence] : queue_) {
+    if (sequence->is_held) continue;
     if (active-- <= 0) return;
     const bool may_gain = is_head && sequence->lookup == lookup_state::answered &&
                           sequence->lookup_stamp != index_stamp_ && sequence->lease.is_empty();

@@ -73,6 +73,7 @@ struct sequence_state {
   last_place last;            ///< remap
   std::int64_t claimed = 0;   ///< blocks it lacked when decode rows were last picked
   bool has_emitted = false;   ///< since it last came back [I57]
+  bool is_held = false;       ///< its client takes nothing: no row is planned
   std::int32_t retries = 0;   ///< failed steps in a row
   finish_reason ended_by = finish_reason::none;
 

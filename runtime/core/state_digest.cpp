@@ -49,8 +49,8 @@ void scheduler_core::describe(const sequence_state& sequence, state_digest& out)
   out.add(sequence.last.step.value == 0 ? 0 : sequence.last.step.value < launched_ ? 1 : 2);
   out.add(sequence.last.epoch);
   out.add(sequence.last.row);
-  for (const bool flag :
-       {sequence.last.yields, sequence.has_emitted, sequence.lookup_stamp == index_stamp_})
+  for (const bool flag : {sequence.last.yields, sequence.has_emitted, sequence.is_held,
+                          sequence.lookup_stamp == index_stamp_})
     out.add(flag);
   out.add(sequence.retries);
   out.add(static_cast<std::int32_t>(sequence.ended_by));

@@ -22,6 +22,7 @@ std::int64_t compare(victim_rule rule, const victim_candidate& a, const victim_c
 }  // namespace
 
 bool goes_first(victim_rule rule, const victim_candidate& a, const victim_candidate& b) {
+  if (a.is_held != b.is_held) return a.is_held;
   const auto order = compare(rule, a, b);
   return order != 0 ? order < 0 : a.arrival > b.arrival;
 }

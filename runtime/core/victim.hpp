@@ -17,6 +17,7 @@ struct victim_candidate {
   std::int64_t recompute = 0;   ///< tokens that would have to be computed again
   std::int64_t blocks = 0;      ///< gained if it goes
   std::int32_t references = 0;  ///< launched steps that name it
+  bool is_held = false;         ///< nobody takes what it gives: it goes before any other
 };
 
 /// Does `a` go before `b`? A strict order: no two candidates with different arrivals are equal.

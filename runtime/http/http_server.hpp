@@ -1,10 +1,12 @@
-/// HTTP/1.1 for one process: parses, limits, streams, notices who has left. Knows nothing of what is
-/// served. The only file that names Beast is http_server.cpp; no type of it appears here.
+/// HTTP/1.1 for one process: parses, limits, streams, notices who has left. Knows nothing of what
+/// is served. The only file that names Beast is http_server.cpp; no type of it appears here.
 ///
 /// One io thread reads and writes every connection. The handler is called on it for each request
-/// whose body is complete, and must not block; it answers through `http_reply`, from any thread, now
-/// or later. Requests of one connection are answered in order. What breaks a limit or is no HTTP is
-/// answered here, through `refuse` of the options, so that every error has the product's form.
+/// whose body is complete, and must not block; it answers through `http_reply`, from any thread,
+/// now or later. Requests of one connection are handled one after the other, those that came ahead
+/// wait. What breaks a limit or is no HTTP is answered here, through `refuse` of the options, so
+/// that every error has the product's form; the status is the server's where it says more than the
+/// error's code does (417, 431, 501, 505).
 ///
 /// A client is gone when its connection is reset or a write fails, noticed while nothing is written
 /// as well; one that closed its sending side only where `eof_is_gone`. A client that reads slowly
@@ -35,7 +37,7 @@ struct http_request {
   std::string query;   ///< without the question mark, as sent
   std::vector<http_header> headers;
   std::string body;
-  std::string peer;  ///< address and port
+  std::string peer;              ///< address and port
   std::int64_t received_us = 0;  ///< steady clock, when its header was complete
 
   /// Value of the first header of that name in any case; null: none.
@@ -58,8 +60,8 @@ public:
   /// The whole answer. HEAD gets its header.
   virtual void send(http_response whole) = 0;
 
-  /// A stream: its header, then pieces, each flushed, then the end. `cut` ends it so that the client
-  /// sees that it is not complete.
+  /// A stream: its header, then pieces, each flushed, then the end. `cut` ends it so that the
+  /// client sees that it is not complete.
   virtual void begin(int status, std::vector<http_header> headers) = 0;
   virtual void write(std::string piece) = 0;
   virtual void end() = 0;
@@ -68,8 +70,8 @@ public:
   /// Handed to `write` and not yet taken by the kernel.
   virtual std::size_t pending_bytes() const = 0;
 
-  /// Called once, on the io thread, if the client leaves before the answer is complete; at once
-  /// where it has left.
+  /// Called once, on the io thread, if the client leaves before the answer is complete; soon where
+  /// it has left already.
   virtual void on_gone(std::function<void()> call) = 0;
   /// Called on the io thread whenever what is pending falls to `low_bytes` or below.
   virtual void on_drained(std::size_t low_bytes, std::function<void()> call) = 0;
@@ -88,16 +90,16 @@ struct http_server_options {
   std::size_t max_headers = 100;
   std::int32_t max_connections = 4096;
   std::size_t max_pipelined = 16;
-  std::chrono::milliseconds header_timeout{10'000};
-  std::chrono::milliseconds body_timeout{30'000};   ///< longest pause within a body
-  std::chrono::milliseconds write_timeout{60'000};  ///< longest time without a byte taken
-  std::chrono::milliseconds idle_timeout{120'000};
+  std::chrono::milliseconds header_timeout{10'000};  ///< from its first byte on
+  std::chrono::milliseconds body_timeout{30'000};    ///< longest pause within a body
+  std::chrono::milliseconds write_timeout{60'000};   ///< longest time without a byte taken
+  std::chrono::milliseconds idle_timeout{120'000};   ///< between requests, before the first
   bool eof_is_gone = false;
   /// The answer to what never reaches the handler: too large (413), too slow (408), too many
   /// connections (503), not HTTP (400), ...
   std::function<http_response(const error&)> refuse;
-  /// Whether the body of a request may come, asked when its header is there (Expect:
-  /// 100-continue waits for it): a refusal spares the transfer. Null: always.
+  /// Whether a request may come, asked when its header is there (Expect: 100-continue waits for
+  /// it): a refusal spares the transfer of the body. On the io thread. Null: always.
   std::function<result<void>(const http_request&)> admit;
 };
 
@@ -124,7 +126,7 @@ public:
   virtual void after(std::chrono::milliseconds delay, std::function<void()> call) = 0;
 
   /// No new connections, idle ones are closed, open answers may go on until `deadline`; then
-  /// everything is closed. Returns when the io thread has ended.
+  /// everything is closed. Returns when the io thread has ended; at once where it is the caller.
   virtual void stop(std::chrono::milliseconds deadline) = 0;
 };
 

@@ -1,7 +1,8 @@
 /// What the ids of the hash model are, and its mixing function.
 ///
-/// 0 is never an input, 1 ends a sequence, 2 ends reasoning, 3..15 are the texts "a".."m", the rest
-/// of the vocabulary are words: their decimal number and a space. Source: scenarios 3.
+/// 0 is no input (but see hash_model_config::first_id), 1 ends a sequence, 2 ends reasoning, 3..15
+/// are the texts "a".."m", the rest of the vocabulary are words: their decimal number and a space.
+/// Source: scenarios 3.
 #pragma once
 
 #include <cstdint>

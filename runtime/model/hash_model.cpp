@@ -58,6 +58,8 @@ bool hash_sampling::is_stop(token_id id, std::int32_t output) const {
 }
 
 token_id hash_script::at(std::int32_t output) const {
+  const auto place = static_cast<std::size_t>(output - 1);  // where every output is scripted
+  if (place < tokens.size() && tokens[place].first == output) return tokens[place].second;
   for (const auto& [number, id] : tokens)
     if (number == output) return id;
   return stop_after > 0 && output == stop_after ? hash_stop_id : -1;
@@ -78,7 +80,9 @@ token_id hash_choice(const hash_model_config& model, const hash_sampling& sampli
   if (!sampling.is_greedy)
     s = hash_mix(sampling.seed * hash_factor + static_cast<std::uint64_t>(position));
   if (sampling.has_penalty) s ^= penalty_sum;
-  return word(model, hash_mix(chain ^ s));
+  const auto draw = hash_mix(chain ^ s);
+  if (script && script->words) return (*script->words)[draw % script->words->size()];
+  return word(model, draw);
 }
 
 token_id hash_true_token(const hash_model_config& model, const hash_sampling& sampling,

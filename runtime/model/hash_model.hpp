@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -34,6 +35,7 @@ enum class hash_check : std::uint8_t { full, last_block };
 
 struct hash_model_config {
   std::int32_t vocab = 1000;  ///< > 16
+  std::int32_t first_id = 1;  ///< least id that may be an input; 0 where BOS has id 0
   std::uint64_t seed = 1;
   /// Drafts accepted by the 1st, 2nd, ... decode row of a sequence, cycling; empty: all of them.
   std::vector<std::int32_t> accept{};
@@ -92,8 +94,10 @@ struct hash_script {
   std::vector<token_id> prompt{};  ///< may be empty: then the canary cannot compare ids with it
   std::vector<std::pair<std::int32_t, token_id>> tokens{};  ///< (output, id)
   std::int32_t stop_after = 0;                              ///< this output is the stop id; 0: none
-  std::vector<std::int32_t> accept{};                       ///< empty: the model's
-  std::vector<float> confidence{};                          ///< empty: the model's
+  /// What outputs that are not scripted are drawn from; null: any word. Not empty.
+  std::shared_ptr<const std::vector<token_id>> words{};
+  std::vector<std::int32_t> accept{};  ///< empty: the model's
+  std::vector<float> confidence{};     ///< empty: the model's
   std::optional<hash_grammar> grammar{};
 
   /// The scripted id of an output, or -1.

@@ -256,9 +256,10 @@ hash_entry* hash_state::find_writable(step_id step, slot_id id, std::int32_t pos
 
 void hash_state::write(step_id step, slot_id id, std::int32_t position, token_id token,
                        hash_cursor& cursor) {
-  if (token <= 0 || token >= model_.vocab)
-    log_->add("token_id_out_of_range", fmt::format("{}: id {} is not in [1, {})",
-                                                   place(step, id, position), token, model_.vocab));
+  if (token < model_.first_id || token >= model_.vocab)
+    log_->add("token_id_out_of_range",
+              fmt::format("{}: id {} is not in [{}, {})", place(step, id, position), token,
+                          model_.first_id, model_.vocab));
   if (config_.max_model_len > 0 && position >= config_.max_model_len)
     log_->add("write_beyond_limit", fmt::format("{}: max_model_len is {}",
                                                 place(step, id, position), config_.max_model_len));

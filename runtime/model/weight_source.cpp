@@ -17,13 +17,6 @@ std::int64_t groups_of(std::int64_t extent) {
   return (extent + scale_group - 1) / scale_group;
 }
 
-/// `X.scale` beside `X.weight`.
-std::string scale_name(std::string_view name) {
-  constexpr std::string_view suffix = ".weight";
-  if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
-  return std::string(name) + ".scale";
-}
-
 result<void> check_shape(const std::string& place, const tensor_view& found,
                          const std::vector<std::int64_t>& expected) {
   if (found.shape == expected) return {};
@@ -44,6 +37,12 @@ result<void> check_scale_values(const std::string& place, const tensor_view& sca
 }
 
 }  // namespace
+
+std::string scale_name(std::string_view name) {
+  constexpr std::string_view suffix = ".weight";
+  if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
+  return std::string(name) + ".scale";
+}
 
 checkpoint_weights::checkpoint_weights(std::shared_ptr<const tensor_set> tensors)
   : tensors_(std::move(tensors)) {}

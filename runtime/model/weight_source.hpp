@@ -34,6 +34,9 @@ struct weight_tensor {
   std::shared_ptr<const void> owner;  ///< keeps both alive
 };
 
+/// `X.scale` beside `X.weight`.
+std::string scale_name(std::string_view name);
+
 class weight_source {
 public:
   virtual ~weight_source() = default;

@@ -23,27 +23,41 @@ hash_node start_hash_node(const hash_node_options& options) {
   sizes.num_kv_blocks = options.num_kv_blocks;
   sizes.block_size = options.block_size;
 
+  sizes.prefix_cache = options.prefix_cache;
+
   hash_node out;
-  out.runner = std::make_shared<hash_runner>(sizes, model);
-  auto words = tokenizer::open(std::string(DI_SOURCE_DIR) + "/examples/models/tiny-v41").value();
+  const auto words =
+    tokenizer::open(std::string(DI_SOURCE_DIR) + "/examples/models/tiny-v41").value();
   intake_facts facts;
   facts.model_name = "hash";
   facts.vocab_size = model.vocab;
   facts.max_model_len = options.max_model_len;
-  rank_machines machines;
-  machines.on = std::make_unique<cpu_device>(cpu_device_config{1, 64});
-  machines.runner = options.wrap ? options.wrap(out.runner) : out.runner;
-  machines.texts = std::make_shared<tokenizer_texts>(words);
-  machines.intake = std::make_shared<request_intake>(std::move(words), facts);
-  machines.eos_ids = {hash_stop_id};
+  const auto intake = std::make_shared<request_intake>(words, facts);
+  std::vector<rank_machines> machines;
+  for (std::int32_t i = 0; i < options.dp_size; ++i) {
+    out.runners.push_back(std::make_shared<hash_runner>(sizes, model));
+    rank_machines it;
+    it.on = std::make_unique<cpu_device>(cpu_device_config{1, 64});
+    it.runner = options.wrap ? options.wrap(out.runners.back()) : out.runners.back();
+    it.texts = std::make_shared<tokenizer_texts>(words);
+    it.intake = intake;
+    it.eos_ids = {hash_stop_id};
+    machines.push_back(std::move(it));
+  }
+  if (!out.runners.empty()) out.runner = out.runners.front();
 
   engine_settings settings;
   settings.engine.depth = options.depth;
   settings.engine.max_num_seqs = options.max_num_seqs;
   settings.engine.chunk_size = options.chunk_size;
   settings.engine.watchdog = options.watchdog;
+  settings.engine.dp_size = options.dp_size;
+  settings.server = options.server;
   settings.server.max_queued_requests = options.max_queued_requests;
-  out.engine = node::start(settings, std::move(machines), {}, options.parts);
+  auto parts = options.parts;
+  if (!parts.counts) parts.counts = std::make_shared<metrics>();
+  out.counts = parts.counts;
+  out.engine = node::start(settings, std::move(machines), {}, std::move(parts));
   return out;
 }
 
@@ -91,8 +105,9 @@ void check_at_rest(const hash_node& it) {
   CHECK(stats->deferred_blocks == 0);
   CHECK(stats->kv_blocks_free == stats->kv_blocks_total);
   CHECK(stats->slots_free == stats->slots_total);
-  for (const auto& it_is : it.runner->canary().errors())
-    FAIL_CHECK(it_is.name << ": " << it_is.text);
+  for (const auto& runner : it.runners)
+    for (const auto& it_is : runner->canary().errors())
+      FAIL_CHECK(it_is.name << ": " << it_is.text);
 }
 
 }  // namespace deepinfer

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actors/node.hpp"
+#include "runtime/base/metrics.hpp"
 #include "runtime/model/hash_runner.hpp"
 
 namespace deepinfer {
@@ -21,13 +22,18 @@ struct hash_node_options {
   std::int32_t chunk_size = 16;
   std::int32_t max_queued_requests = 256;
   std::chrono::milliseconds watchdog{10'000};
+  std::int32_t dp_size = 1;  ///< replicas
+  bool prefix_cache = false;
+  server_settings server{};  ///< but for max_queued_requests
   node_parts parts{};  ///< shared with the node, as its actor system
   /// Wraps the runner, for faults; null: as it is.
   std::function<std::shared_ptr<step_runner>(std::shared_ptr<hash_runner>)> wrap{};
 };
 
 struct hash_node {
-  std::shared_ptr<hash_runner> runner;
+  std::shared_ptr<hash_runner> runner;                ///< of the first replica
+  std::vector<std::shared_ptr<hash_runner>> runners;  ///< of all
+  std::shared_ptr<metrics> counts;
   std::unique_ptr<node> engine;
 };
 

@@ -141,3 +141,17 @@ TEST_CASE("a chat answer that ends in a call finishes with tool_calls and a uniq
   for (const auto& call : seen.calls) arguments += call.arguments;
   CHECK(arguments == R"({"city": "Rome"})");
 }
+
+TEST_CASE("logprobs bring the bytes of their ids") {
+  auto stream = output_stream(words(), {});
+  sequence_chunk chunk;
+  chunk.tokens = words().encode("one two", specials::off);
+  for (const auto id : chunk.tokens) chunk.logprobs.push_back({{id, 5}, {-0.5f, -1.5f}, {}});
+  token_chunk seen;
+  stream.push(chunk, seen);
+  REQUIRE(seen.logprobs.size() == chunk.tokens.size());
+  for (std::size_t i = 0; i < seen.logprobs.size(); ++i)
+    CHECK(seen.logprobs[i].texts ==
+          std::vector<std::string>{std::string(words().bytes_of(chunk.tokens[i])),
+                                   std::string(words().bytes_of(5))});
+}

@@ -96,6 +96,10 @@ TEST_CASE("a bad request is refused with the field's name, what was found and wh
      }},
     {"logprobs", errc::invalid_argument, [](generate_request& it) { it.sampling.logprobs = 21; }},
     {"stop", errc::invalid_argument, [](generate_request& it) { it.sampling.stop = {""}; }},
+    {"n", errc::invalid_argument, [](generate_request& it) { it.sampling.n = 0; }},
+    {"n", errc::invalid_argument, [](generate_request& it) { it.sampling.n = -1; }},
+    {"n", errc::invalid_argument, [](generate_request& it) { it.sampling.n = 129; }},
+    {"model", errc::model_not_found, [](generate_request& it) { it.model = "other"; }},
     {"stop", errc::invalid_argument,
      [](generate_request& it) { it.sampling.stop.assign(17, "x"); }},
     {"stop_token_ids", errc::invalid_argument,
@@ -222,4 +226,55 @@ TEST_CASE("a chat request that needs structured output is refused, not answered 
   const auto accepted = make_intake().accept(request, 7);
   REQUIRE(!accepted.has_value());
   CHECK(accepted.error().param == "response_format");
+}
+
+TEST_CASE("a model has to be one of those served, in the request and in the body of a chat") {
+  auto words = tokenizer::open(std::string(DI_SOURCE_DIR) + "/examples/models/tiny-v41").value();
+  intake_facts facts;
+  facts.model_name = "one";
+  facts.served_names = {"one", "two"};
+  facts.vocab_size = 2048;
+  facts.max_model_len = 64;
+  const request_intake intake(std::move(words), std::move(facts));
+  for (const auto* name : {"", "one", "two"}) {
+    auto request = with_ids({5});
+    request.model = name;
+    CHECK(intake.accept(request, 7).has_value());
+    generate_request chat;
+    chat.chat = R"({"messages": [{"role": "user", "content": "Hi"}]})";
+    chat.model = name;
+    CHECK(intake.accept(chat, 7).has_value());
+    if (*name == 0) continue;
+    chat.chat = std::string(R"({"messages": [{"role": "user", "content": "Hi"}], "model": ")") +
+                name + R"("})";
+    CHECK(intake.accept(chat, 7).has_value());
+  }
+  auto request = with_ids({5});
+  request.model = "three";
+  CHECK(intake.accept(request, 7).error().message == "model: found three, served are one, two");
+  generate_request chat;
+  chat.chat = R"({"messages": [{"role": "user", "content": "Hi"}], "model": "three"})";
+  const auto refused = intake.accept(chat, 7);
+  REQUIRE(!refused.has_value());
+  CHECK(refused.error().code == errc::model_not_found);
+  CHECK(refused.error().param == "model");
+}
+
+TEST_CASE("a limit of outputs is remembered where the client has set it") {
+  const auto intake = make_intake();
+  auto request = with_ids({5});
+  CHECK_FALSE(intake.accept(request, 7)->asked_max_tokens);
+  request.sampling.max_tokens = 9;
+  CHECK(intake.accept(request, 7)->asked_max_tokens == 9);
+  generate_request chat;
+  chat.chat = R"({"messages": [{"role": "user", "content": "Hi"}]})";
+  CHECK_FALSE(intake.accept(chat, 7)->asked_max_tokens);
+  chat.chat = R"({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8})";
+  CHECK(intake.accept(chat, 7)->asked_max_tokens == 8);
+}
+
+TEST_CASE("an empty text starts from BOS alone") {
+  generate_request request;
+  request.text = "";
+  CHECK(*make_intake().accept(request, 7)->prompt == std::vector<token_id>{0});
 }

@@ -1,6 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <map>
+
 #include "runtime/base/json.hpp"
+#include "runtime/base/span_ring.hpp"
 #include "runtime/base/trace_ring.hpp"
 
 using namespace deepinfer;
@@ -36,8 +39,8 @@ TEST_CASE("the trace ring keeps the newest steps, oldest first") {
   CHECK(ring.newest(1).front().step.value == 5);
 }
 
-TEST_CASE(
-  "the chrome trace has a slice for every phase and an arrow from each plan to its forward") {
+TEST_CASE("the chrome trace has a slice for every phase, and arrows from each plan to its forward "
+          "and from each sampling to its settle") {
   const step_trace steps[] = {step_at(1, 1000), step_at(2, 1100)};
   const auto parsed = parse_json(chrome_trace(steps));
   REQUIRE(parsed.has_value());
@@ -57,8 +60,8 @@ TEST_CASE(
     if (kind == "f") ++arrows_to;
   }
   CHECK(slices == 2 * 6);
-  CHECK(arrows_from == 2);
-  CHECK(arrows_to == 2);
+  CHECK(arrows_from == 2 * 2);
+  CHECK(arrows_to == 2 * 2);
 }
 
 TEST_CASE(
@@ -87,4 +90,137 @@ TEST_CASE(
     CHECK(idle.at("transfer").to_number<double>() == 4.5);
   }
   CHECK(slices == 6);
+}
+
+TEST_CASE("slices of a row of the chrome trace follow each other, and arrows join slices") {
+  std::vector<step_trace> steps;
+  for (std::uint64_t step = 1; step <= 20; ++step)
+    steps.push_back(step_at(step, 1000 + 120 * static_cast<std::int64_t>(step)));
+  const auto parsed = parse_json(chrome_trace(steps));
+  REQUIRE(parsed.has_value());
+  std::map<int, double> end_of_track;
+  struct bounds {
+    double begin, end;
+  };
+  std::map<std::pair<int, int>, bounds> slices;  // by track and step
+  std::map<std::string, int> names;
+  for (const auto& event : parsed->at("traceEvents").as_array()) {
+    const auto kind = std::string(event.at("ph").as_string());
+    if (kind == "M") ++names[std::string(event.at("name").as_string())];
+    if (kind != "X") continue;
+    const auto track = event.at("tid").to_number<int>();
+    const auto begin = event.at("ts").to_number<double>();
+    const auto end = begin + event.at("dur").to_number<double>();
+    CHECK(begin >= end_of_track[track] - 1e-6);
+    end_of_track[track] = end;
+    slices[{track, event.at("args").at("step").to_number<int>()}] = {begin, end};
+  }
+  CHECK(end_of_track.size() == 5);  // nothing is copied out
+  CHECK(names["process_name"] == 1);
+  CHECK(names["thread_name"] == 6);
+  for (const auto& event : parsed->at("traceEvents").as_array()) {
+    const auto kind = std::string(event.at("ph").as_string());
+    if (kind != "s" && kind != "f") continue;
+    const std::string id = event.at("id").as_string().c_str();
+    const auto step = std::stoi(id.substr(id.rfind('.') + 1));
+    const auto& slice = slices.at({event.at("tid").to_number<int>(), step});
+    const auto at = event.at("ts").to_number<double>();
+    CAPTURE(id);
+    CHECK(slice.begin <= at);
+    CHECK(at <= slice.end);
+  }
+}
+
+TEST_CASE("the chrome trace counts what each step found, and marks rows that go on") {
+  auto step = step_at(7, 1000);
+  step.rows = 5;
+  step.carried_rows = 3;
+  step.inflight_steps = 2;
+  step.emitted = 4;
+  step.parked_blocks = 9;
+  const auto parsed = parse_json(chrome_trace({&step, 1}));
+  REQUIRE(parsed.has_value());
+  std::map<std::string, int> counters;
+  int remaps = 0;
+  for (const auto& event : parsed->at("traceEvents").as_array()) {
+    const auto kind = std::string(event.at("ph").as_string());
+    if (kind == "C")
+      counters[std::string(event.at("name").as_string())] =
+        event.at("args").at("value").to_number<int>();
+    if (kind != "i") continue;
+    ++remaps;
+    CHECK(event.at("args").at("carried_rows").to_number<int>() == 3);
+    CHECK(event.at("args").at("fresh_rows").to_number<int>() == 2);
+  }
+  CHECK(remaps == 1);
+  CHECK(counters ==
+        std::map<std::string, int>{
+          {"steps in flight", 2}, {"rows", 5}, {"tokens emitted", 4}, {"blocks parked", 9}});
+}
+
+TEST_CASE("the span ring keeps the newest requests, oldest first") {
+  span_ring ring(3);
+  CHECK(ring.newest(10).empty());
+  for (int i = 1; i <= 5; ++i) {
+    request_span it;
+    it.id = std::to_string(i);
+    ring.add(it);
+    CHECK(ring.newest(1).front().id == it.id);
+  }
+  const auto kept = ring.newest(10);
+  REQUIRE(kept.size() == 3);
+  CHECK(kept[0].id == "3");
+  CHECK(kept[2].id == "5");
+  CHECK(ring.newest(2).front().id == "4");
+  span_ring young(3);
+  for (const auto* id : {"a", "b"}) {
+    request_span it;
+    it.id = id;
+    young.add(it);
+  }
+  REQUIRE(young.newest(9).size() == 2);
+  CHECK(young.newest(9)[0].id == "a");
+  CHECK(young.newest(1)[0].id == "b");
+}
+
+TEST_CASE("a request is an async event whose parts follow each other, however far it came") {
+  request_span whole;
+  whole.id = "a\"b\n";  // must not break the file
+  whole.rank = {2};
+  whole.queued_ns = 1000;
+  whole.prefill_ns = 2000;
+  whole.decode_ns = 5000;
+  whole.end_ns = 9000;
+  whole.finish = "stop";
+  request_span refused;
+  refused.id = "r2";
+  refused.queued_ns = 1500;
+  refused.end_ns = 1700;
+  const request_span spans[] = {whole, refused};
+  const auto parsed = parse_json(chrome_trace({}, spans));
+  REQUIRE(parsed.has_value());
+  struct bounds {
+    double begin = -1, end = -1;
+  };
+  std::map<std::string, std::map<std::string, bounds>> requests;
+  for (const auto& event : parsed->at("traceEvents").as_array()) {
+    const auto kind = std::string(event.at("ph").as_string());
+    if (kind != "b" && kind != "e") continue;
+    auto& part =
+      requests[std::string(event.at("id").as_string())][std::string(event.at("name").as_string())];
+    (kind == "b" ? part.begin : part.end) = event.at("ts").to_number<double>();
+  }
+  REQUIRE(requests.size() == 2);
+  auto& parts = requests.at(whole.id);
+  CHECK(parts.size() == 4);
+  CHECK(parts[whole.id].begin == 0.0);
+  CHECK(parts[whole.id].end == 8.0);
+  CHECK(parts["queued"].end == parts["prefill"].begin);
+  CHECK(parts["prefill"].end == parts["decode"].begin);
+  CHECK(parts["decode"].begin == 4.0);
+  CHECK(parts["decode"].end == 8.0);
+  auto& queued = requests.at("r2");
+  CHECK(queued.size() == 2);
+  CHECK(queued["queued"].begin == 0.5);
+  CHECK(queued["queued"].end == doctest::Approx(0.7));
 }

@@ -202,6 +202,100 @@ TEST_CASE("the presets load, and hold what they are for") {
   CHECK(flash->settings.observability.format == log_format::json);
 }
 
+TEST_CASE("the presets of serving load: one for others to use, one of two nodes on a machine") {
+  ::setenv("DEEPINFER_CLIENT_KEY", "k-1", 1);
+  const auto serve =
+    make_effective({.file = DI_SOURCE_DIR "/config/serve.yaml", .environment = {}, .flags = {}});
+  ::unsetenv("DEEPINFER_CLIENT_KEY");
+  REQUIRE_MESSAGE(serve, serve.error().message);
+  CHECK(serve->settings.server.host == "0.0.0.0");
+  CHECK(serve->settings.server.api_keys == std::vector<std::string>{"clients=k-1"});
+  CHECK(serve->settings.server.shutdown_timeout == std::chrono::seconds(60));
+  CHECK(serve->settings.observability.format == log_format::json);
+  const auto cluster = make_effective(
+    {.file = DI_SOURCE_DIR "/config/cluster-local.yaml", .environment = {}, .flags = {}});
+  REQUIRE_MESSAGE(cluster, cluster.error().message);
+  CHECK(cluster->settings.actor.peers == std::vector<std::string>{"127.0.0.1:4243"});
+  CHECK(cluster->settings.actor.node_name == "first");
+  CHECK(cluster->settings.engine.num_threads == 1);
+}
+
+TEST_CASE("the settings of serving come from file, variable and flag alike") {
+  const settings_file file("server: { port: 9000, queue_timeout: 5s, cors_origin: [a, b] }\n"
+                           "actor: { enabled: false }\n");
+  const auto config =
+    make_effective({.file = file.path(),
+                    .environment = {{"DEEPINFER_QUEUE_TIMEOUT", "7s"},
+                                    {"DEEPINFER_PEER", "one:1,two:2"},
+                                    {"DEEPINFER_ROUTING", "least_load"}},
+                    .flags = given({{"port", {"0"}}, {"log-requests", {"full"}}})});
+  REQUIRE_MESSAGE(config, config.error().message);
+  const auto& server = config->settings.server;
+  CHECK(server.port == 0);
+  CHECK(server.queue_timeout == std::chrono::seconds(7));
+  CHECK(server.cors_origins == std::vector<std::string>{"a", "b"});
+  CHECK(server.routing == routing_rule::least_load);
+  CHECK_FALSE(config->settings.actor.is_enabled);
+  CHECK(config->settings.actor.peers == std::vector<std::string>{"one:1", "two:2"});
+  CHECK(config->settings.observability.log_requests == request_logging::full);
+  CHECK(value_of(*config, "server.port").origin == "--port");
+  CHECK(value_of(*config, "server.routing").origin == "DEEPINFER_ROUTING");
+}
+
+TEST_CASE("a key of a client is never printed, who holds it is") {
+  const auto config = make_effective(
+    {.file = {}, .environment = {}, .flags = given({{"api-key", {"secret-1", "bob=secret-2"}}})});
+  REQUIRE_MESSAGE(config, config.error().message);
+  CHECK(config->settings.server.api_keys == std::vector<std::string>{"secret-1", "bob=secret-2"});
+  for (const auto& text : {print_effective(*config), print_effective_json(*config),
+                           value_of(*config, "server.api_key").shown()}) {
+    CHECK(text.find("secret") == std::string::npos);
+    CHECK(text.find("bob=***") != std::string::npos);
+  }
+  // What is loaded again has no key at all, rather than one that everybody can read here.
+  const settings_file file(print_effective(*config));
+  const auto again = make_effective({.file = file.path(), .environment = {}, .flags = {}});
+  REQUIRE_MESSAGE(again, again.error().message);
+  CHECK(again->settings.server.api_keys.empty());
+}
+
+TEST_CASE("settings that cannot work together are refused, and both are named") {
+  struct combination {
+    std::map<std::string, std::vector<std::string>> flags;
+    std::string message;
+  };
+  const combination table[] = {
+    {{{"actor-tls-key", {"k.pem"}}}, "--actor-tls-key: actor.tls_key and actor.tls_certificate: "},
+    {{{"actor-tls-key", {"k.pem"}}, {"actor-tls-certificate", {"c.pem"}}},
+     "--actor-tls-certificate: actor.tls_certificate and actor.tls_ca: "},
+    {{{"heartbeat-interval", {"5s"}}},
+     "--heartbeat-interval: actor.heartbeat_interval and actor.connection_timeout: "},
+    {{{"api-key", {"bob="}}}, "--api-key: server.api_key: found an empty key"},
+  };
+  for (const auto& row : table) {
+    CAPTURE(row.message);
+    const auto config = make_effective({.file = {}, .environment = {}, .flags = given(row.flags)});
+    REQUIRE(!config);
+    CHECK(config.error().code == errc::bad_config);
+    CHECK(config.error().message.starts_with(row.message));
+  }
+}
+
+TEST_CASE("files that settings name are looked for where that is asked") {
+  const auto missing = make_effective(
+    {.file = {}, .environment = {}, .flags = given({{"api-key-file", {"/no/such/keys"}}})});
+  REQUIRE_MESSAGE(missing, missing.error().message);
+  const auto checked = check_files(*missing);
+  REQUIRE(!checked);
+  CHECK(checked.error().code == errc::bad_config);
+  CHECK(checked.error().message.starts_with("server.api_key_file: /no/such/keys"));
+  const settings_file keys("bob=k\n");
+  const auto there = make_effective(
+    {.file = {}, .environment = {}, .flags = given({{"api-key-file", {keys.path()}}})});
+  REQUIRE_MESSAGE(there, there.error().message);
+  CHECK(check_files(*there));
+}
+
 TEST_CASE("printed settings load again to the same settings") {
   const auto first =
     make_effective({.file = DI_SOURCE_DIR "/config/v4.1-flash.yaml",

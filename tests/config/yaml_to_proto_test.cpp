@@ -77,7 +77,7 @@ TEST_CASE("a yaml mistake names file, line, column, what was found and what was 
   const mistake table[] = {
     {"engine: { dpeth: 2 }\n", "f.yaml:1:11: engine: unknown key 'dpeth'; did you mean 'depth'?"},
     {"engin:\n  depth: 2\n", "f.yaml:1:1: unknown key 'engin'; did you mean 'engine'?"},
-    {"groups:\n  - { name: a }\n", "f.yaml:1:1: unknown key 'groups'; known are version, model, server, engine, observability"},
+    {"groups:\n  - { name: a }\n", "f.yaml:1:1: unknown key 'groups'; known are version, model, server, actor, engine, observability"},
     {"engine:\n  ep_size: 5\n", "f.yaml:2:3: engine: unknown key 'ep_size'"},
     {"engine:\n  depth: 4\n", "f.yaml:2:10: engine.depth: found '4', expected a whole number from 1 to 3"},
     {"engine:\n  depth: two\n", "f.yaml:2:10: engine.depth: found 'two', expected a whole number from 1 to 3"},

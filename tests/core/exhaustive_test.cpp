@@ -117,3 +117,18 @@ TEST_CASE("every interleaving of two sequences that share a cached prefix gives 
   }
   CHECK(walk_all(all).cached > 1000);
 }
+
+TEST_CASE("every interleaving of two sequences, one of which is held for a while, gives the right "
+          "tokens [I02][I12][I13][I17][I35][I38][I54][I56]") {
+  auto all = worlds({1, 1, {0, 1, 2}});
+  for (auto world : worlds({3, 0, {0, 2}})) {
+    world.shared = 3;
+    world.chunk = 0;
+    world.sequences = {{4, 2, 0, {1, 0}}, {4, 9, 2, {0, 1}}};
+    all.push_back(world);
+  }
+  for (auto& world : all) world.holds = 1;
+  const auto seen = walk_all(all);
+  CHECK(seen.displaced > 100);
+  CHECK(seen.cached > 100);
+}

@@ -17,6 +17,7 @@ enum class move {
   launch,
   settle,
   pass,
+  take_again,
   let_go,  // without these nothing goes on
   fail,
   again,
@@ -24,12 +25,14 @@ enum class move {
   abort_b,
   preempt_a,
   preempt_b,
+  take_nothing,
   hold
 };
 
-constexpr const char* move_names[] = {"submit",  "launch",    "settle",           "pass",
-                                      "let go",  "fail",      "the result again", "abort a",
-                                      "abort b", "preempt a", "preempt b",        "hold"};
+constexpr const char* move_names[] = {"submit",          "launch",  "settle",    "pass",
+                                      "a takes again",   "let go",  "fail",      "the result again",
+                                      "abort a",         "abort b", "preempt a", "preempt b",
+                                      "a takes nothing", "hold"};
 
 bool goes_on(move it) {
   return it <= move::let_go;
@@ -71,7 +74,10 @@ public:
     if (submitted_ < std::ssize(tiny_.sequences)) out.push_back(move::submit);
     if (can_launch_) out.push_back(move::launch);
     if (in_flight > 0) out.push_back(move::settle);
+    if (takes_nothing_) out.push_back(move::take_again);
     if (held_ >= 0) out.push_back(move::let_go);
+    if (submitted_ > 0 && !takes_nothing_ && holds_ < tiny_.holds)
+      out.push_back(move::take_nothing);
     if (in_flight > 0 && failures_ < tiny_.failures) out.push_back(move::fail);
     if (lates_ < tiny_.lates && world_.core().newest_settled().value > 0)
       out.push_back(move::again);
@@ -100,6 +106,12 @@ public:
       ++lates_;
       break;
     case move::let_go: held_ = -1; break;
+    case move::take_nothing:
+    case move::take_again:
+      takes_nothing_ = it == move::take_nothing;
+      holds_ += takes_nothing_ ? 1 : 0;
+      world_.hold({1}, takes_nothing_);
+      break;
     case move::fail: fail(); break;
     case move::again:
       ++lates_;
@@ -123,7 +135,7 @@ public:
     auto key = world_.digest();
     std::uint64_t mine = 0;
     for (const auto number : {submitted_, aborts_, preemptions_, lates_, failures_, held_ + 1,
-                              std::int32_t{can_launch_}})
+                              std::int32_t{can_launch_}, holds_, std::int32_t{takes_nothing_}})
       mine = mine * 8 + static_cast<std::uint64_t>(number);
     key.first ^= mix(mine + 1);
     key.second += mix(mine + 2);
@@ -185,7 +197,9 @@ private:
   rank_world world_;
   std::int32_t submitted_ = 0, aborts_ = 0, preemptions_ = 0, lates_ = 0, failures_ = 0;
   std::int32_t held_ = -1;  ///< channel whose messages are late
+  std::int32_t holds_ = 0;
   bool can_launch_ = false;
+  bool takes_nothing_ = false;
 };
 
 /// Depth first. A world cannot be copied, so going back to a state is going there again.

@@ -26,6 +26,7 @@ struct tiny_world {
   std::vector<tiny_sequence> sequences;               ///< they come in this order
   std::int32_t chunk = 2;
   std::int32_t shared = 0;  ///< ids that the prompts begin with; > 0: with a prefix cache
+  std::int32_t holds = 0;   ///< the client of the first one stops and goes on at most so often
 
   static constexpr std::int32_t block_size = 2;
 

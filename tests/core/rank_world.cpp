@@ -155,6 +155,8 @@ void rank_world::check_row(const step_plan& plan, std::size_t row) {
   require(plan.epochs[row] == view.epoch, "[I04] step {} names epoch {} of sequence {}, it is {}",
           plan.step.value, plan.epochs[row], plan.sequences[row].value, view.epoch);
   check_blocks(plan, row);
+  require(!view.is_held, "held sequence {} is in step {}", view.request.sequence.value,
+          plan.step.value);
   require(view.finals == 0, "[I54] ended sequence {} is in step {}", view.request.sequence.value,
           plan.step.value);
   const auto limit = output_limit(static_cast<std::int64_t>(view.request.prompt->size()),
@@ -272,6 +274,13 @@ void rank_world::preempt(seq_id sequence) {
   send();
 }
 
+void rank_world::hold(seq_id sequence, bool is_held) {
+  if (const auto found = views_.find(sequence.value); found != views_.end())
+    found->second.is_held = is_held;
+  core_.hold(sequence, is_held);
+  send();
+}
+
 void rank_world::abort(seq_id sequence) {
   const auto found = views_.find(sequence.value);
   if (found != views_.end() && found->second.finals == 0) found->second.was_aborted = true;
@@ -325,6 +334,7 @@ void rank_world::send() {
     const bool waits = sequence && sequence->phase == sequence_phase::preempted;
     view.delivers = waits ? view.epoch : ~0u;
   }
+  note_chunks();  // a sequence may have had its first token and be computed again
   for (auto& [id, view] : views_) {
     const auto* sequence = core_.find({id});
     if (!sequence || sequence->phase == sequence_phase::running ||
@@ -336,7 +346,6 @@ void rank_world::send() {
     const bool waits = sequence && sequence->phase == sequence_phase::queued;
     if (waits && view.got.empty()) view.first_yield_step = 0;
   }
-  note_chunks();
   cut_tables();
   if (box_.has_want()) {
     asks_.push_back(box_.want);
@@ -433,6 +442,12 @@ void rank_world::audit() {
 }
 
 bool rank_world::finish() {
+  for (const auto& [id, view] : views_)
+    if (view.is_held) hold({id}, false);
+  return finish_the_others();
+}
+
+bool rank_world::finish_the_others() {
   core_.resume();
   for (std::int32_t turns = 0; turns < 100000; ++turns) {
     deliver_all();
@@ -442,11 +457,12 @@ bool rank_world::finish() {
       complete();
       moved = true;
     }
-    if (!core_.has_work()) {
+    const auto is_over = [this] { return !core_.has_wanted() && core_.in_flight() == 0; };
+    if (is_over()) {
       deliver_all();
       return true;
     }
-    for (std::int32_t idle = 0; !moved && core_.has_work(); ++idle) {
+    for (std::int32_t idle = 0; !moved && !is_over(); ++idle) {
       deliver_all();
       if (launch()) break;
       if (idle > 8 && !core_.has_made_room()) return false;

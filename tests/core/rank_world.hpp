@@ -60,6 +60,7 @@ struct request_view {
   std::int32_t finals = 0;
   sequence_finish finish;
   bool was_aborted = false;
+  bool is_held = false;
   bool had_failure = false;
   // What the host side of the test knows of launched rows.
   std::int64_t inflight_min = 0, inflight_max = 0;  ///< of the current epoch
@@ -99,6 +100,7 @@ public:
   void complete(errc code = errc::ok);
   void abort(seq_id sequence);
   void preempt(seq_id sequence);
+  void hold(seq_id sequence, bool is_held);
   /// Delivers the oldest message of channel 0..3, if there is one.
   bool deliver(std::int32_t channel);
   void deliver_all();
@@ -110,8 +112,11 @@ public:
   void watch(bool on) { is_watched_ = on; }
   /// Equal: the same things can happen from here on, whatever names were given.
   std::pair<std::uint64_t, std::uint64_t> digest() const;
-  /// Runs to the end: deliver, launch, complete. False: something waits for ever.
+  /// Runs to the end: deliver, launch, complete. False: something waits for ever. Who is held is
+  /// released first.
   bool finish();
+  /// The same but for who is held: they stay.
+  bool finish_the_others();
 
   /// The tokens a request must have, from the rules alone.
   expected_output expected(const request_view& view) const;

@@ -20,6 +20,7 @@ struct world_kind {
   bool late_messages = true;
   bool depth_changes = true;
   bool preempts = true;
+  bool holds = false;
   bool is_tight = false;  ///< few blocks and a host tier: cached prefixes move
 };
 
@@ -75,6 +76,8 @@ void submit_random(rank_world& world, seeded_draws& draw, std::int32_t max_model
 void random_event(rank_world& world, seeded_draws& draw, const world_kind& kind,
                   const scheduler_config& config) {
   const auto& views = world.views();
+  if (kind.holds && draw.one_in(6))
+    return world.hold({static_cast<std::uint64_t>(draw.below(14))}, draw.one_in(2));
   switch (draw.below(10)) {
   case 0:
     if (views.size() < 12) submit_random(world, draw, config.max_model_len);
@@ -154,6 +157,7 @@ std::string run_random(std::uint64_t seed, const world_kind& kind, coverage& see
     random_event(world, draw, kind, config);
     if (!world.faults().empty()) return world.first_fault();
   }
+  if (kind.holds && !world.finish_the_others()) return "somebody waits for who is held";
   if (!world.finish()) return "something waits for ever";
   world.check_end();
   seen.add(world);
@@ -201,6 +205,14 @@ TEST_CASE("worlds of few blocks and a host tier hit what was moved, and never wh
   CHECK(seen.host_hits > 300);
   MESSAGE(seen.moves << " moves, " << seen.moves_failed << " of failed steps, " << seen.host_hits
                      << " blocks back from the host tier");
+}
+
+TEST_CASE("worlds whose clients stop and go on keep every book, and nobody waits for who is held "
+          "[I02][I12][I17][I35][I54][I56]") {
+  const auto seen = sweep(400001, 3000, {.holds = true});
+  CHECK(seen.preemptions > 1000);
+  CHECK(seen.by_length > 2000);
+  sweep(500001, 2000, {.holds = true, .is_tight = true});
 }
 
 TEST_CASE("undisturbed worlds end every request with all its tokens [I35][I38][I40][I41]") {

@@ -1,0 +1,297 @@
+#include <chrono>
+#include <cmath>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "actors/node/bench/serve_load.hpp"
+#include "actors/node/bench/serve_record.hpp"
+#include "actors/node/commands.hpp"
+#include "runtime/base/file.hpp"
+#include "runtime/http/event_reader.hpp"
+#include "runtime/http/load_client.hpp"
+
+namespace deepinfer {
+namespace {
+
+constexpr std::int64_t most_count = 1 << 20;
+
+struct serve_bench_settings {
+  http_url url;
+  serve_load_settings load;
+  std::string model;  ///< empty: the first one that the server names
+  std::string api_key;
+  std::int32_t most_open = 0;
+  std::int32_t warmup = 0;
+  std::int64_t timeout_ns = 0;
+  goodput_bounds bounds;
+  bool is_stream = true;
+  bool ignores_eos = true;
+};
+
+result<serve_bench_settings> read_settings(const parsed_flags& flags) {
+  serve_bench_settings out;
+  DI_TRY(out.url, parse_url(flags.text("url").value_or("http://127.0.0.1:8000")));
+  auto& load = out.load;
+  load.dataset = flags.text("dataset").value_or("random");
+  const auto number = [&flags](const char* name, std::int64_t least, std::int32_t usual,
+                               auto& to) -> result<void> {
+    DI_TRY(const auto given, flags.integer(name, least, most_count));
+    to = static_cast<std::int32_t>(given.value_or(usual));
+    return {};
+  };
+  DI_TRY_VOID(number("num-prompts", 1, 100, load.requests));
+  DI_TRY_VOID(number("input-len", 1, 128, load.input_len));
+  DI_TRY_VOID(number("output-len", 1, 64, load.output_len));
+  DI_TRY_VOID(number("prefix-len", 1, 64, load.prefix_len));
+  DI_TRY_VOID(number("vocab-size", 1, 4096, load.vocab_size));
+  DI_TRY_VOID(number("max-concurrency", 1, 4096, out.most_open));
+  DI_TRY_VOID(number("warmup", 0, 1, out.warmup));
+  DI_TRY(const auto seed, flags.integer("seed", 0, INT64_MAX));
+  load.seed = static_cast<std::uint64_t>(seed.value_or(1));
+  if (flags.text("request-rate").value_or("inf") != "inf") {
+    DI_TRY(const auto rate, flags.number("request-rate", 1e-6, 1e6));
+    load.rate = *rate;
+  }
+  DI_TRY(const auto burstiness, flags.number("burstiness", 1e-3, 1e3));
+  load.burstiness = burstiness.value_or(1);
+  DI_TRY(const auto timeout, flags.number("timeout", 1e-3, 1e6));
+  out.timeout_ns = static_cast<std::int64_t>(timeout.value_or(600) * 1e9);
+  DI_TRY(out.bounds, parse_goodput(flags.text("goodput").value_or("")));
+  out.model = flags.text("served-model").value_or("");
+  out.api_key = flags.text("key").value_or("");
+  out.is_stream = flags.is_on("stream", true);
+  out.ignores_eos = flags.is_on("ignore-eos", true);
+  return out;
+}
+
+std::vector<http_header> headers_of(const serve_bench_settings& it) {
+  std::vector<http_header> out{{"Content-Type", "application/json"}};
+  if (!it.api_key.empty()) out.push_back({"Authorization", "Bearer " + it.api_key});
+  return out;
+}
+
+/// Asks the server which model it serves.
+result<std::string> model_of(const serve_bench_settings& it) {
+  if (!it.model.empty()) return it.model;
+  const std::string where = fmt::format("{}:{}/v1/models", it.url.host, it.url.port);
+  constexpr std::int64_t timeout_ns = 10'000'000'000;
+  DI_TRY(const auto answer, fetch(it.url, "GET", "/v1/models", headers_of(it), "", timeout_ns),
+         where);
+  if (answer.status != 200)
+    return fail(errc::io_failed,
+                fmt::format("{}: status {}: {}", where, answer.status, answer.body.substr(0, 200)));
+  DI_TRY(const auto body, parse_json(answer.body), where);
+  const auto* object = body.if_object();
+  const auto* data = object ? object->if_contains("data") : nullptr;
+  const auto* first = data && data->is_array() && !data->as_array().empty()
+                        ? data->as_array().front().if_object()
+                        : nullptr;
+  const auto* id = first ? first->if_contains("id") : nullptr;
+  if (!id || !id->is_string()) return fail(errc::io_failed, where + ": names no model");
+  return std::string(id->as_string());
+}
+
+std::string body_of(const serve_bench_settings& it, const std::string& model,
+                    const serve_prompt& prompt) {
+  json::object body{{"model", model},
+                    {"max_tokens", prompt.output_len},
+                    {"temperature", 0},
+                    {"stream", it.is_stream}};
+  if (it.is_stream) body["stream_options"] = json::object{{"include_usage", true}};
+  if (it.ignores_eos) body["ignore_eos"] = true;
+  if (prompt.messages.is_null())
+    body["prompt"] = prompt.prompt;
+  else
+    body["messages"] = prompt.messages;
+  return to_text(body);
+}
+
+/// A request that keeps its record, and what it reads with, alive until its end.
+load_request request_of(const serve_bench_settings& it, const std::string& model,
+                        const serve_prompt& prompt, std::int64_t start_ns, serve_record& record) {
+  struct reading {
+    std::string body;
+    std::int64_t now_ns = 0;
+    std::unique_ptr<event_reader> events;
+  };
+  const auto shared = std::make_shared<reading>();
+  auto* to = shared.get();
+  shared->events = std::make_unique<event_reader>(
+    [to, &record](std::string_view data) { record.take_event(data, to->now_ns); });
+  record.sent_ns = start_ns;
+  load_request out;
+  out.start_ns = start_ns;
+  out.path = prompt.messages.is_null() ? "/v1/completions" : "/v1/chat/completions";
+  out.headers = headers_of(it);
+  out.body = body_of(it, model, prompt);
+  out.on_body = [shared, is_stream = it.is_stream](int status, std::string_view piece,
+                                                   std::int64_t now_ns) {
+    shared->now_ns = now_ns;
+    if (status == 200 && is_stream)
+      shared->events->feed(piece);
+    else
+      shared->body += piece;
+  };
+  out.on_end = [shared, &record, is_stream = it.is_stream](const result<int>& status,
+                                                           std::int64_t now_ns) {
+    if (status && *status == 200 && !is_stream) record.take_body(shared->body, now_ns);
+    record.end(status, shared->body, now_ns);
+  };
+  return out;
+}
+
+struct server_gauges {
+  std::optional<double> busy_seconds, idle_seconds, no_work_seconds, overlap_ratio;
+};
+
+/// What our own servers tell of themselves; nothing of others.
+server_gauges gauges_of(const serve_bench_settings& it) {
+  server_gauges out;
+  constexpr std::int64_t timeout_ns = 10'000'000'000;
+  const auto answer = fetch(it.url, "GET", "/metrics", headers_of(it), "", timeout_ns);
+  if (!answer || answer->status != 200) return out;
+  out.busy_seconds = metric_in(answer->body, "device_busy_seconds_total");
+  out.idle_seconds = metric_in(answer->body, "device_idle_seconds_total");
+  out.overlap_ratio = metric_in(answer->body, "overlap_ratio");
+  return out;
+}
+
+std::int64_t steady_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+struct measured {
+  std::vector<serve_record> records;
+  double client_load = 0;
+  std::optional<double> idle_share, overlap_ratio;
+};
+
+result<measured> measure(const serve_bench_settings& it, const std::string& model) {
+  DI_TRY(const auto prompts, make_prompts(it.load));
+  const auto arrivals = arrival_times(it.load);
+  if (it.warmup > 0) {
+    auto load = it.load;
+    load.seed = ~load.seed;
+    load.requests = it.warmup;
+    DI_TRY(const auto warm, make_prompts(load));
+    DI_TRY(const auto client, load_client::make(it.url, it.warmup));
+    std::vector<serve_record> records(warm.size());
+    for (std::size_t i = 0; i < warm.size(); ++i)
+      client->add(request_of(it, model, warm[i], steady_ns(), records[i]));
+    client->run(it.timeout_ns);
+  }
+  const auto before = gauges_of(it);
+  measured out;
+  out.records.resize(prompts.size());
+  DI_TRY(const auto client, load_client::make(it.url, it.most_open));
+  const auto begin = steady_ns();
+  for (std::size_t i = 0; i < prompts.size(); ++i)
+    client->add(request_of(it, model, prompts[i], begin + arrivals[i], out.records[i]));
+  out.client_load = client->run(it.timeout_ns);
+  const auto after = gauges_of(it);
+  if (before.busy_seconds && after.busy_seconds && before.idle_seconds && after.idle_seconds) {
+    const double busy = *after.busy_seconds - *before.busy_seconds;
+    const double idle = *after.idle_seconds - *before.idle_seconds;
+    if (busy + idle > 0) out.idle_share = idle / (busy + idle);
+  }
+  out.overlap_ratio = after.overlap_ratio;
+  return out;
+}
+
+json::value number_or_null(const std::optional<double>& it) {
+  return it ? json::value(*it) : json::value(nullptr);
+}
+
+json::object result_object(const serve_bench_settings& it, const std::string& model,
+                           const measured& made) {
+  json::object out{{"backend", "openai"},
+                   {"model_id", model},
+                   {"dataset", it.load.dataset},
+                   {"num_prompts", it.load.requests},
+                   {"burstiness", it.load.burstiness},
+                   {"max_concurrency", it.most_open},
+                   {"seed", it.load.seed}};
+  out["request_rate"] = it.load.rate > 0 ? json::value(it.load.rate) : json::value("inf");
+  for (auto& entry : report_object(report_of(made.records, it.bounds)))
+    out[entry.key()] = entry.value();
+  out["device_idle_share"] = number_or_null(made.idle_share);
+  out["overlap_ratio"] = number_or_null(made.overlap_ratio);
+  out["client_load"] = made.client_load;
+  return out;
+}
+
+result<int> bench_serve(const cli_context& context, const parsed_flags& flags) {
+  DI_TRY(const auto settings, read_settings(flags));
+  DI_TRY(const auto model, model_of(settings));
+  DI_TRY(const auto made, measure(settings, model));
+  const auto report = report_of(made.records, settings.bounds);
+  const auto object = result_object(settings, model, made);
+  if (const auto path = flags.text("save-result")) {
+    std::ofstream file(*path);
+    file << to_text(object) << '\n';
+    if (!file.flush()) return fail(errc::io_failed, *path + ": can't be written");
+  }
+  if (flags.is_on("json")) {
+    fmt::print(context.out, "{}\n", to_text(object));
+  } else {
+    fmt::print(context.out, "{} at {}:{}\n{}", model, settings.url.host, settings.url.port,
+               report_text(report));
+    if (made.idle_share)
+      fmt::print(context.out, "device idle {:.1f} %, overlap ratio {:.2f}\n",
+                 100 * *made.idle_share, made.overlap_ratio.value_or(0));
+  }
+  constexpr double busy_client = 0.8;
+  if (made.client_load > busy_client)
+    warn(context, fmt::format("this client computed {:.0f} % of the time: it may be what is slow",
+                              100 * made.client_load));
+  return report.completed > 0 ? 0 : 1;
+}
+
+flag switch_flag(const char* name, const char* help, bool is_negatable = false) {
+  flag it;
+  it.name = name;
+  it.help = help;
+  it.is_negatable = is_negatable;
+  return it;
+}
+
+}  // namespace
+
+command bench_serve_command() {
+  command it;
+  it.name = "bench serve";
+  it.summary = "load on a server over HTTP: throughput, time to first token, goodput";
+  it.flags = {
+    value_flag("url", "the server", "URL", "http://127.0.0.1:8000"),
+    value_flag("dataset",
+               "random, prefix-repeat, a ShareGPT .json, or a .jsonl of prompts or messages",
+               "NAME|FILE", "random"),
+    value_flag("num-prompts", "requests", "N", "100"),
+    value_flag("request-rate", "requests per second, sent when due whatever has been answered",
+               "RATE|inf", "inf"),
+    value_flag("burstiness", "shape of the gaps between them; 1: Poisson, less: in bursts",
+               "NUMBER", "1"),
+    value_flag("max-concurrency", "most open requests; others wait, and their time counts", "N",
+               "4096"),
+    value_flag("input-len", "prompt ids of a random request", "N", "128"),
+    value_flag("output-len", "outputs of a request", "N", "64"),
+    value_flag("prefix-len", "ids that all prompts of prefix-repeat begin with", "N", "64"),
+    value_flag("vocab-size", "random ids are below", "N", "4096"),
+    value_flag("seed", "of prompts and times", "N", "1"),
+    value_flag("warmup", "requests before the measurement", "N", "1"),
+    value_flag("goodput", "bounds of a good request: ttft, tpot, itl, e2el", "NAME:TIME,...",
+               "none"),
+    value_flag("timeout", "a request without a byte for so many seconds has failed", "SECONDS",
+               "600"),
+    value_flag("served-model", "name of the model", "NAME", "the server's first"),
+    value_flag("key", "API key", "KEY", "none"),
+    value_flag("save-result", "the JSON, as a file", "FILE", "none"),
+    switch_flag("stream", "answers are streamed", true),
+    switch_flag("ignore-eos", "every answer has its full length", true),
+    switch_flag("json", "one JSON object, with the keys of vLLM's result files")};
+  it.run = bench_serve;
+  return it;
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,119 @@
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "actors/node/commands.hpp"
+#include "actors/node/load_bar.hpp"
+#include "actors/node/serving.hpp"
+#include "actors/product_version.hpp"
+#include "actors/service.hpp"
+#include "runtime/base/file.hpp"
+#include "runtime/base/log.hpp"
+
+namespace deepinfer {
+namespace {
+
+using namespace std::chrono_literals;
+using clock_type = std::chrono::steady_clock;
+
+/// Between two lines about loading where there is no terminal for a bar.
+constexpr auto progress_interval = 5s;
+
+std::string memory_text() {
+  const auto page = static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+  const auto gib = [page](long pages) {
+    return static_cast<double>(pages) * page / (1024.0 * 1024.0 * 1024.0);
+  };
+  return fmt::format("{:.1f} GiB, {:.1f} GiB free", gib(::sysconf(_SC_PHYS_PAGES)),
+                     gib(::sysconf(_SC_AVPHYS_PAGES)));
+}
+
+void log_banner(const effective_config& config) {
+  log(severity::info, "deepinfer {}: cpu, {} cores, memory {}", product_name(),
+      std::thread::hardware_concurrency(), memory_text());
+  for (const auto& line : changed_settings(config)) log(severity::info, "  {}", line);
+  for (const auto& line : exposure_warnings(config.settings)) log(severity::warning, "{}", line);
+}
+
+/// Loads on a thread of its own while this one takes signals. Nothing is lost where it is asked to
+/// stop then, so it does at once: loading itself can't be cut short.
+result<void> load_and_listen(const cli_context& context, service& it, const std::string& path,
+                             signal_queue& signals) {
+  std::atomic<bool> has_ended{false};
+  result<void> outcome;
+  load_bar bar(context.err_is_terminal && context.verbosity >= 0);
+  auto last_line = clock_type::now();
+  std::jthread loader([&] {
+    outcome = it.load(path, [&](std::uint64_t done, std::uint64_t total) {
+      bar.draw(done, total);
+      if (context.err_is_terminal || clock_type::now() - last_line < progress_interval) return;
+      last_line = clock_type::now();
+      log(severity::info, "loading {}: {:.0f} %", path,
+          100.0 * static_cast<double>(done) / static_cast<double>(total));
+    });
+    has_ended = true;
+    signals.wake();
+  });
+  while (!has_ended) {
+    const auto signal = signals.wait(1h);
+    if (signal == process_signal::report) log(severity::info, "state: {}", it.report());
+    if (signal != process_signal::stop || has_ended) continue;
+    log(severity::info, "stopped while loading");
+    std::fflush(nullptr);
+    ::_exit(0);
+  }
+  loader.join();
+  return outcome;
+}
+
+/// The model may be named without its flag.
+result<parsed_flags> with_model(parsed_flags flags) {
+  if (flags.positionals.empty()) return flags;
+  if (flags.has("model"))
+    return fail(errc::bad_config, "found MODEL and --model, expected one of them");
+  flags.values["model"] = {flags.positionals.front()};
+  return flags;
+}
+
+std::string metrics_name(const cli_context& context, const engine_settings& settings) {
+  return model_directory(context, settings)
+    .map([&](const std::string& path) { return served_name(settings, path); })
+    .value_or(std::string());
+}
+
+result<int> serve(const cli_context& context, const parsed_flags& given) {
+  DI_TRY(const auto flags, with_model(given));
+  DI_TRY(const auto config, settings_of(context, flags));
+  const auto& settings = config.settings;
+  DI_TRY_VOID(check_files(config));
+  // A trace that can't be written is found now, not after the work.
+  if (const auto& trace = settings.observability.trace_file; !trace.empty())
+    DI_TRY_VOID(write_file(trace, ""));
+  signal_queue signals;
+  log_banner(config);
+  DI_TRY(const auto it, service::open(config, metrics_name(context, settings)));
+  log(severity::info, "listening on {}, loading", it->url());
+  DI_TRY(const auto path, model_directory(context, settings));
+  DI_TRY_VOID(load_and_listen(context, *it, path, signals));
+  const auto& facts = it->engine()->facts();
+  log(severity::info, "{}, {} threads, {} kernels; loaded in {:.1f} s", facts.device_name,
+      facts.threads, facts.kernels, facts.load_seconds);
+  log(severity::info, "{}", ready_line(facts, it->url()));
+  return serve_until_stopped(*it, signals, settings.server.shutdown_timeout);
+}
+
+}  // namespace
+
+command serve_command() {
+  return {.name = "serve",
+          .summary = "serve a model over HTTP and to remote clients",
+          .positionals = "[MODEL]",
+          .positionals_max = 1,
+          .takes_settings = true,
+          .run = serve};
+}
+
+}  // namespace deepinfer

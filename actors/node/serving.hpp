@@ -1,0 +1,13 @@
+/// The life of a serving process after its doors are open: signals, status lines, the drain.
+#pragma once
+
+#include "actors/node/signals.hpp"
+#include "actors/service.hpp"
+#include "runtime/base/error.hpp"
+
+namespace deepinfer {
+
+/// Runs until the process is asked to stop, then drains for at most `limit`. Gives the exit code.
+int serve_until_stopped(service& it, signal_queue& signals, std::chrono::milliseconds limit);
+
+}  // namespace deepinfer

@@ -1,0 +1,29 @@
+/// Signals of a serving process, as values that its main thread takes one after the other.
+///
+/// SIGINT and SIGTERM ask it to stop; the second of them ends the process at once with exit code
+/// 130, whatever any thread is doing. SIGHUP and SIGUSR1 come as they are, SIGPIPE is ignored.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace deepinfer {
+
+enum class process_signal : std::uint8_t { none, stop, hang_up, report };
+
+class signal_queue {
+public:
+  /// Installs the handlers for its lifetime; one at a time.
+  signal_queue();
+  ~signal_queue();
+  signal_queue(const signal_queue&) = delete;
+  signal_queue& operator=(const signal_queue&) = delete;
+
+  /// The next signal; none when the time is over, or after a `wake`.
+  process_signal wait(std::chrono::milliseconds timeout);
+
+  /// Ends a wait, or the next one. From any thread.
+  void wake();
+};
+
+}  // namespace deepinfer

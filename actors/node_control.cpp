@@ -1,0 +1,210 @@
+#include "actors/node_control.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "actors/client_state.hpp"
+#include "actors/rank_policy.hpp"
+#include "actors/rank_supervisor.hpp"
+#include "messages/wire.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/trace_ring.hpp"
+
+namespace deepinfer {
+namespace {
+
+using pointer = control_actor::stateful_pointer<node_control_state>;
+using string_promise = caf::typed_response_promise<std::string>;
+
+constexpr std::chrono::seconds rank_timeout{5};
+constexpr std::int64_t most_trace_steps = 1 << 20;
+
+/// Reads one long text on a thread of its own and leaves.
+using text_reader_actor = caf::typed_actor<rpc<std::string, call_atom, std::string, std::string>>;
+
+text_reader_actor::behavior_type text_reader(text_reader_actor::pointer self,
+                                             std::shared_ptr<const node_desk> desk) {
+  return {[self, desk](call_atom, const std::string& verb,
+                       const std::string& bytes) -> caf::result<std::string> {
+    self->quit();
+    auto answer = desk->answer(verb, bytes);
+    if (!answer) return to_caf(answer.error());
+    return *std::move(answer);
+  }};
+}
+
+void deliver(string_promise& promise, result<std::string> answer) {
+  if (answer)
+    promise.deliver(*std::move(answer));
+  else
+    promise.deliver(to_caf(answer.error()));
+}
+
+/// What the ranks have answered so far. `finish` is called when the last has, or has failed to.
+template <class Answer>
+struct gathering {
+  std::size_t waiting = 0;
+  std::vector<Answer> answers;
+  error failure;  ///< of the last that failed
+  std::function<void(gathering&)> finish;
+
+  void one_less() {
+    if (--waiting == 0) finish(*this);
+  }
+};
+
+/// Asks every rank the same and calls `finish` once, with the answers that came.
+template <class Answer, class... Args>
+void ask_ranks(pointer self, std::function<void(gathering<Answer>&)> finish, const Args&... args) {
+  const auto all = std::make_shared<gathering<Answer>>();
+  all->finish = std::move(finish);
+  all->waiting = self->state.links.ranks.size() + 1;
+  for (const auto& rank : self->state.links.ranks)
+    ask(self, rank, rank_timeout, args...)
+      .then(
+        [all](Answer& answer) {
+          all->answers.push_back(std::move(answer));
+          all->one_less();
+        },
+        [all](caf::error& failure) {
+          all->failure = from_caf(failure);
+          all->one_less();
+        });
+  all->one_less();
+}
+
+/// The ranks that could not answer are down: what the others say is worth having.
+template <class Answer>
+bool is_worth_having(const gathering<Answer>& all, std::size_t ranks) {
+  return !all.answers.empty() || ranks == 0;
+}
+
+string_promise answer_trace(pointer self, const std::string& bytes) {
+  auto promise = self->make_response_promise<std::string>();
+  const auto asked = from_wire<number_call>(bytes);
+  if (!asked || asked->value < 1 || asked->value > most_trace_steps) {
+    deliver(promise, fail(errc::invalid_argument,
+                          fmt::format("steps: expected 1 to {}", most_trace_steps), "steps"));
+    return promise;
+  }
+  ask_ranks<std::vector<step_trace>>(
+    self,
+    [self, promise](gathering<std::vector<step_trace>>& all) mutable {
+      if (!is_worth_having(all, self->state.links.ranks.size())) {
+        promise.deliver(to_caf(all.failure));
+        return;
+      }
+      std::vector<step_trace> steps;
+      for (const auto& of_rank : all.answers)
+        steps.insert(steps.end(), of_rank.begin(), of_rank.end());
+      promise.deliver(to_wire(text_reply{chrome_trace(steps)}));
+    },
+    trace_atom::value, static_cast<std::uint32_t>(asked->value));
+  return promise;
+}
+
+string_promise answer_metrics(pointer self) {
+  auto promise = self->make_response_promise<std::string>();
+  ask_ranks<node_stats>(
+    self,
+    [self, promise](gathering<node_stats>& all) mutable {
+      node_stats sum;
+      for (const auto& of_rank : all.answers) add(sum, of_rank);
+      auto& counts = *self->state.links.counts;
+      show_gauges(counts, sum);
+      promise.deliver(to_wire(text_reply{counts.text()}));
+    },
+    stats_atom::value);
+  return promise;
+}
+
+/// Settings of doors and queues, as against those of the ranks' schedulers and of this process.
+bool concerns_doors(const std::string& key) {
+  return key.starts_with("server.") || key == "observability.log_requests";
+}
+
+void finish_change(pointer self, string_promise& promise, const setting_change& change) {
+  auto& links = self->state.links;
+  if (const auto made = links.config->make(change); !made) {
+    promise.deliver(to_caf(made.error()));
+    return;
+  }
+  const auto settings = links.config->settings();
+  if (concerns_doors(change.key)) links.on_doors_changed(settings);
+  const auto said = fmt::format("{}: {} instead of {}", change.key, change.after, change.before);
+  log(severity::info, "config set: {}", said);
+  if (change.key == "observability.log_level") {
+    const auto& observability = settings.observability;
+    configure_log(observability.level, observability.format == log_format::json);
+  }
+  promise.deliver(to_wire(text_reply{said}));
+}
+
+/// The order that tells a rank's scheduler of the change; nothing where it doesn't concern it.
+std::optional<scheduler_order> order_of(const setting_change& change) {
+  if (!change.key.starts_with("engine.")) return std::nullopt;
+  const auto& engine = change.next.settings.engine;
+  scheduler_order out;
+  out.what = change.key == "engine.depth" ? scheduler_order::verb::set_depth
+                                          : scheduler_order::verb::set_policy;
+  out.depth = engine.depth;
+  out.policy = policy_of(engine);
+  return out;
+}
+
+string_promise answer_config_set(pointer self, const std::string& bytes) {
+  auto promise = self->make_response_promise<std::string>();
+  auto& links = self->state.links;
+  const auto asked = from_wire<config_change>(bytes);
+  auto change = asked ? links.config->plan(asked->key, asked->value)
+                      : result<setting_change>(tl::unexpected<error>(asked.error()));
+  if (!change) {
+    promise.deliver(to_caf(change.error()));
+    return promise;
+  }
+  if (concerns_doors(change->key) && !links.on_doors_changed) {
+    deliver(promise, fail(errc::invalid_argument, change->key + ": needs a restart", "key"));
+    return promise;
+  }
+  const auto order = order_of(*change);
+  if (!order) {
+    finish_change(self, promise, *change);
+    return promise;
+  }
+  ask_ranks<bool>(
+    self,
+    [self, promise, change = *std::move(change)](gathering<bool>& all) mutable {
+      const bool is_done =
+        all.answers.size() == self->state.links.ranks.size() &&
+        std::find(all.answers.begin(), all.answers.end(), false) == all.answers.end();
+      if (is_done) return finish_change(self, promise, change);
+      const auto why = all.failure.message.empty() ? "a rank is down" : all.failure.message;
+      deliver(promise, fail(errc::not_ready, change.key + ": not every rank has taken it: " + why));
+    },
+    *order);
+  return promise;
+}
+
+}  // namespace
+
+control_actor::behavior_type node_control(pointer self, control_links links) {
+  self->state.links = std::move(links);
+  return {
+    [self](call_atom, const std::string& verb, const std::string& bytes) {
+      if (verb == verb::trace) return caf::result<std::string>(answer_trace(self, bytes));
+      if (verb == verb::metrics) return caf::result<std::string>(answer_metrics(self));
+      if (verb == verb::config_set) return caf::result<std::string>(answer_config_set(self, bytes));
+      const auto& desk = self->state.links.desk;
+      if (node_desk::is_long(verb, bytes.size()))
+        return caf::result<std::string>(self->delegate(
+          self->spawn<caf::detached>(text_reader, desk), call_atom::value, verb, bytes));
+      auto answer = desk->answer(verb, bytes);
+      if (!answer) return caf::result<std::string>(to_caf(answer.error()));
+      return caf::result<std::string>(*std::move(answer));
+    },
+    [self](stop_atom) { self->quit(); },
+  };
+}
+
+}  // namespace deepinfer

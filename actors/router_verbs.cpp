@@ -1,0 +1,235 @@
+#include "actors/router_verbs.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "actors/client_state.hpp"
+#include "actors/rank_supervisor.hpp"
+#include "messages/wire.hpp"
+
+namespace deepinfer {
+namespace {
+
+constexpr std::chrono::seconds part_timeout{5};
+constexpr std::chrono::seconds flush_timeout{30};
+
+/// Answers that come one by one, and who waits for all of them. One that fails may fail the whole.
+template <class Sum>
+struct gathering {
+  Sum sum;
+  std::size_t missing = 1;  ///< one for whoever asks, while it asks
+  bool has_failed = false;
+  caf::typed_response_promise<Sum> promise;
+
+  void settle() {
+    if (--missing == 0 && !has_failed) promise.deliver(std::move(sum));
+  }
+  void fail(caf::error why) {
+    --missing;
+    if (!std::exchange(has_failed, true)) promise.deliver(std::move(why));
+  }
+};
+
+/// The oldest first. One that was sent while replicas were asked has been told of twice.
+void put_in_order(request_list& list) {
+  auto& requests = list.requests;
+  std::sort(requests.begin(), requests.end(), [](const auto& a, const auto& b) {
+    return std::tuple(a.id, a.state == "routing") < std::tuple(b.id, b.state == "routing");
+  });
+  const auto is_same = [](const auto& a, const auto& b) { return a.id == b.id; };
+  requests.erase(std::unique(requests.begin(), requests.end(), is_same), requests.end());
+  std::stable_sort(requests.begin(), requests.end(),
+                   [](const auto& a, const auto& b) { return a.age_us > b.age_us; });
+}
+
+request_info info_of(const std::string& id, const router_state::open_request& it,
+                     std::int64_t now_us) {
+  request_info out;
+  out.id = id;
+  out.client_request_id = it.client_request_id;
+  out.tenant = it.tenant;
+  out.state = it.replica < 0 ? "routing" : it.has_started ? "decode" : "queued";
+  out.replica = it.replica;
+  out.prompt_tokens = it.prompt_tokens;
+  out.age_us = now_us - it.arrived_us;
+  return out;
+}
+
+node_health health_of(const router_state& state) {
+  node_health out;
+  out.node = state.links.node_name;
+  out.replicas = state.core->replicas().ready();
+  out.open_requests = static_cast<std::int32_t>(state.core->open());
+  out.progress = 1.0;
+  if (state.is_draining || state.is_closing) {
+    out.state = health_state::draining;
+    out.stage = "no new requests are taken";
+  } else if (out.replicas > 0) {
+    out.state = health_state::ready;
+  } else {
+    out.state = health_state::failed;
+    out.stage = "no replica can take requests";
+    for (const auto& [replica, it] : state.replicas)
+      if (!it.reason.empty()) out.stage += fmt::format("; {}: {}", it.link.name, it.reason);
+  }
+  return out;
+}
+
+caf::result<std::string> drain(router_pointer self, const std::string& bytes) {
+  auto& state = self->state;
+  const auto limit = from_wire<number_call>(bytes);
+  if (!limit) return to_caf(limit.error());
+  if (limit->value < 0)
+    return to_caf({errc::invalid_argument,
+                   fmt::format("drain: found {} ms, expected 0 or more", limit->value), "value"});
+  state.is_draining = true;
+  auto promise = self->make_response_promise<std::string>();
+  const auto id = ++state.drains_seen;
+  state.drains.emplace(id, promise);
+  self->delayed_send(self, std::chrono::milliseconds(limit->value), wake_atom::value, id);
+  end_drains(self);
+  return promise;
+}
+
+caf::result<std::string> reset_prefix_cache(router_pointer self) {
+  auto& state = self->state;
+  state.core->forget_prefixes();
+  auto promise = self->make_response_promise<std::string>();
+  scheduler_order order;
+  order.what = scheduler_order::verb::flush;
+  auto shared = std::make_shared<gathering<std::string>>();
+  shared->promise = promise;
+  int replicas = 0;
+  for (const auto& [replica, it] : state.replicas) {
+    if (!it.link.supervisor) continue;
+    ++replicas;
+    ++shared->missing;
+    // A rank that is down comes back without what it had cached.
+    ask(self, it.link.supervisor, flush_timeout, order)
+      .then([shared](bool) { shared->settle(); },
+            [shared](caf::error& why) { shared->fail(std::move(why)); });
+  }
+  shared->sum = to_wire(text_reply{fmt::format("{} replicas reset", replicas)});
+  shared->settle();
+  return promise;
+}
+
+/// The answer of `gathered` as bytes.
+template <class Answer, class Ask>
+caf::result<std::string> as_bytes(router_pointer self, Ask&& gathered) {
+  auto promise = self->make_response_promise<std::string>();
+  std::forward<Ask>(gathered).then(
+    [promise](const Answer& it) mutable { promise.deliver(to_wire(it)); },
+    [promise](caf::error& why) mutable { promise.deliver(std::move(why)); });
+  return promise;
+}
+
+}  // namespace
+
+std::int64_t now_us_of(router_pointer self) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+           self->clock().now().time_since_epoch())
+    .count();
+}
+
+caf::typed_response_promise<node_stats> stats_of(router_pointer self) {
+  const auto& replicas = self->state.replicas;
+  auto shared = std::make_shared<gathering<node_stats>>();
+  shared->promise = self->make_response_promise<node_stats>();
+  shared->sum.queued = static_cast<std::int32_t>(self->state.core->waiting());
+  const bool has_own = std::any_of(replicas.begin(), replicas.end(), [](const auto& it) {
+    return static_cast<bool>(it.second.link.supervisor);
+  });
+  const auto take = [shared](const node_stats& part) {
+    add(shared->sum, part);
+    shared->settle();
+  };
+  for (const auto& [replica, it] : replicas) {
+    const auto& link = it.link;
+    if (has_own && link.supervisor) {
+      ++shared->missing;
+      // A rank that dies while it is asked: a sum without its pool would be wrong.
+      ask(self, link.supervisor, part_timeout, stats_atom::value)
+        .then(take, [shared](caf::error& why) { shared->fail(std::move(why)); });
+    } else if (!has_own) {
+      ++shared->missing;
+      ask(self, link.front, part_timeout, stats_atom::value).then(take, [shared](caf::error&) {
+        shared->settle();
+      });
+    }
+  }
+  auto promise = shared->promise;
+  shared->settle();
+  return promise;
+}
+
+caf::typed_response_promise<request_list> list_of(router_pointer self) {
+  const auto& state = self->state;
+  const auto now_us = now_us_of(self);
+  auto shared = std::make_shared<gathering<request_list>>();
+  shared->promise = self->make_response_promise<request_list>();
+  for (const auto& [id, it] : state.requests) {
+    const auto at = state.replicas.find(it.replica);
+    if (at == state.replicas.end() || !at->second.link.supervisor)
+      shared->sum.requests.push_back(info_of(id, it, now_us));
+  }
+  const auto settle = [shared] {
+    if (shared->missing == 1) put_in_order(shared->sum);
+    shared->settle();
+  };
+  for (const auto& [replica, it] : state.replicas) {
+    if (!it.link.supervisor) continue;
+    ++shared->missing;
+    ask(self, it.link.front, part_timeout, list_atom::value)
+      .then(
+        [shared, settle, number = replica](request_list& part) {
+          for (auto& info : part.requests) {
+            info.replica = number;
+            shared->sum.requests.push_back(std::move(info));
+          }
+          settle();
+        },
+        [settle](caf::error&) { settle(); });
+  }
+  auto promise = shared->promise;
+  settle();
+  return promise;
+}
+
+caf::result<std::string> answer_verb(router_pointer self, const std::string& verb,
+                                     const std::string& bytes) {
+  auto& state = self->state;
+  if (verb == verb::health) return to_wire(health_of(state));
+  if (verb == verb::stats)
+    return as_bytes<node_stats>(self,
+                                ask(self, router_actor{self}, 2 * part_timeout, stats_atom::value));
+  if (verb == verb::requests)
+    return as_bytes<request_list>(
+      self, ask(self, router_actor{self}, 2 * part_timeout, list_atom::value));
+  if (verb == verb::drain) return drain(self, bytes);
+  if (verb == verb::resume) {
+    state.is_draining = false;
+    return to_wire(text_reply{"requests are taken"});
+  }
+  if (verb == verb::reset_prefix_cache) return reset_prefix_cache(self);
+  if (!state.links.control)
+    return to_caf({errc::not_found, fmt::format("verb: found '{}'", verb), "verb"});
+  return self->delegate(state.links.control, call_atom::value, verb, bytes);
+}
+
+void end_drain(router_pointer self, std::uint64_t drain) {
+  auto node = self->state.drains.extract(drain);
+  if (node.empty()) return;
+  const auto open = self->state.core->open();
+  node.mapped().deliver(
+    to_wire(text_reply{open == 0 ? std::string("0 open") : fmt::format("{} still open", open)}));
+}
+
+void end_drains(router_pointer self) {
+  if (self->state.core->open() > 0) return;
+  while (!self->state.drains.empty()) end_drain(self, self->state.drains.begin()->first);
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,98 @@
+/// Replicas as a router sees them: who is ready, what each has been given, which prefixes and
+/// sessions it knows, and which of them gets a request.
+///
+/// A replica's load is the tokens of its open requests that are still to be computed: prompts, less
+/// what its cache had, and the outputs they may have. Rules: `least_load`; `prefix`, the replica
+/// that has been given most of the request's beginning among those whose load is above the least by
+/// no more than a bound, which with no such beginning is the least loaded one; `round_robin`. A
+/// session goes to the replica that had its last request, whatever the rule, where that one has
+/// room. Ties go to the fewer sequences, then to the smaller number. Pure. Errors: DI_CHECK.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/core/bounded_table.hpp"
+
+namespace deepinfer {
+
+/// In the order of the setting.
+enum class route_rule : std::uint8_t { prefix, least_load, round_robin };
+
+struct replica_rules {
+  route_rule rule = route_rule::prefix;
+  std::int64_t imbalance_tokens = 8192;  ///< above the least load, for a prefix
+  std::size_t prefixes_most = 32'768;    ///< fingerprints remembered of each replica
+  std::size_t sessions_most = 16'384;
+};
+
+/// What the choice looks at of a request.
+struct route_request {
+  std::string id;
+  std::string tenant;
+  std::string session;                ///< empty: none
+  std::vector<std::uint64_t> prefix;  ///< see prompt_outline
+  std::int64_t prompt_tokens = 0;
+  std::int64_t output_tokens = 0;  ///< all its answers may have, or are expected to
+  std::int32_t priority = 0;       ///< higher first
+  std::int32_t sequences = 1;
+};
+
+class replica_book {
+public:
+  explicit replica_book(const replica_rules& rules);
+
+  void add(std::int32_t replica, std::int32_t capacity);
+  /// One that is not ready is chosen for nothing; what it knew it has lost.
+  void set_ready(std::int32_t replica, bool is_ready);
+  /// Chosen no more, and gone when its last sequence has left.
+  void retire(std::int32_t replica);
+
+  /// Nothing: no replica that is ready and not among `refused` has room. One without a sequence has
+  /// room for any request, others up to their capacity.
+  std::optional<std::int32_t> choose(const route_request& request,
+                                     std::span<const std::int32_t> refused) const;
+
+  /// The replica has been given a request that is to cost so many tokens; the cost has turned out
+  /// to be another by so much; a request that cost so much in the end has left it.
+  void enter(std::int32_t replica, const route_request& request, std::int64_t tokens);
+  void correct(std::int32_t replica, std::int64_t tokens);
+  void leave(std::int32_t replica, std::int32_t sequences, std::int64_t tokens);
+
+  /// Every replica's cache is empty.
+  void forget_prefixes();
+
+  bool has(std::int32_t replica) const { return replicas_.contains(replica); }
+  bool is_ready(std::int32_t replica) const;
+  bool is_retired(std::int32_t replica) const;
+  std::size_t replicas() const;  ///< retired ones apart
+  std::int32_t ready() const;
+  std::int64_t load(std::int32_t replica) const { return replicas_.at(replica).load; }
+  std::int32_t sequences(std::int32_t replica) const { return replicas_.at(replica).sequences; }
+
+private:
+  struct replica_state {
+    std::int32_t capacity = 0;  ///< sequences
+    bool is_ready = false;
+    bool is_retired = false;
+    std::int32_t sequences = 0;
+    std::int64_t load = 0;
+    bounded_table<std::uint64_t, bool> prefixes;
+  };
+  using replica_map = std::map<std::int32_t, replica_state>;
+  using candidates = std::vector<const replica_map::value_type*>;
+
+  candidates with_room(const route_request& request, std::span<const std::int32_t> refused) const;
+  std::int32_t by_prefix(const candidates& among, const route_request& request) const;
+
+  replica_rules rules_;
+  replica_map replicas_;
+  bounded_table<std::string, std::int32_t> sessions_;
+  std::int32_t last_ = -1;  ///< given a request last
+};
+
+}  // namespace deepinfer

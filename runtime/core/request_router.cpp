@@ -1,0 +1,235 @@
+#include "runtime/core/request_router.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "runtime/base/check.hpp"
+
+namespace deepinfer {
+namespace {
+
+/// What a request without max_tokens is taken for while none has ended.
+constexpr std::int64_t outputs_at_first = 256;
+
+}  // namespace
+
+request_router::request_router(const router_config& config)
+  : config_(config),
+    book_(config.rules),
+    queue_(config.fair_shares),
+    none_left_{errc::not_ready, "there is no replica to send requests to", {}},
+    usual_outputs_(outputs_at_first) {}
+
+void request_router::add_replica(std::int32_t replica, std::int32_t capacity) {
+  book_.add(replica, capacity);
+  known_.insert(replica);
+}
+
+void request_router::retire_replica(std::int32_t replica, error why) {
+  book_.retire(replica);
+  if (known_.erase(replica) == 0) return;
+  none_left_ = std::move(why);
+}
+
+std::vector<std::string> request_router::lose_replica(std::int32_t replica, error why,
+                                                      std::int64_t now_us) {
+  std::vector<std::pair<std::uint64_t, std::string>> lost;
+  std::vector<std::string> unstarted;
+  for (const auto& [id, it] : requests_) {
+    if (it.replica != replica || it.is == phase::waiting) continue;
+    if (it.is == phase::started)
+      lost.emplace_back(it.place.arrival, id);
+    else
+      unstarted.push_back(id);
+  }
+  std::sort(lost.begin(), lost.end());
+  for (const auto& id : unstarted) give_back(replica, id, now_us);
+  std::vector<std::string> ids;
+  for (auto& [arrival, id] : lost) {
+    ended(replica, id, 0);
+    ids.push_back(std::move(id));
+  }
+  retire_replica(replica, std::move(why));
+  return ids;
+}
+
+/// A full queue takes a request where another tenant's last can leave for it.
+result<void> request_router::make_room(const route_request& request) {
+  if (static_cast<std::int32_t>(queue_.size()) < config_.max_queued) return {};
+  const error full{errc::queue_full,
+                   fmt::format("{} requests wait for a replica, at most {} may", queue_.size(),
+                               config_.max_queued),
+                   {}};
+  const auto* last = queue_.last_of_longest(request.tenant);
+  if (!last) return tl::unexpected<error>(full);
+  refuse_waiting(std::string(*last), full);
+  return {};
+}
+
+result<void> request_router::submit(route_request request, std::int64_t now_us) {
+  if (requests_.contains(request.id))
+    return fail(errc::invalid_argument, fmt::format("request_id: {} is in use", request.id),
+                "request_id");
+  if (known_.empty()) return tl::unexpected<error>(none_left_);
+  DI_TRY_VOID(make_room(request));
+  if (request.output_tokens < 0) request.output_tokens = usual_outputs_ * request.sequences;
+  request_state it;
+  it.place = {request.tenant, request.priority, ++arrivals_};
+  it.tokens = request.prompt_tokens + request.output_tokens;
+  it.asked = std::move(request);
+  wait(it, now_us);
+  const auto id = it.asked.id;
+  requests_.emplace(id, std::move(it));
+  return {};
+}
+
+void request_router::wait(request_state& it, std::int64_t now_us) {
+  it.is = phase::waiting;
+  it.replica = -1;
+  queue_.add(it.place, it.asked.id);
+  by_arrival_.emplace(it.place.arrival, it.asked.id);
+  if (config_.queue_timeout_us <= 0) return;
+  it.deadline_us = now_us + config_.queue_timeout_us;
+  deadlines_.emplace(it.deadline_us, it.place.arrival);
+}
+
+void request_router::stop_waiting(const request_state& it) {
+  const bool did_wait = queue_.remove(it.place);
+  DI_CHECK(did_wait, "request {} does not wait", it.asked.id);
+  by_arrival_.erase(it.place.arrival);
+  deadlines_.erase({it.deadline_us, it.place.arrival});
+}
+
+std::vector<request_route> request_router::take_routes() {
+  std::vector<request_route> out;
+  while (const auto* id = queue_.next()) {
+    auto& it = requests_.at(*id);
+    if (!may_find_ready(it)) it.refused_by.clear();  // or it would be in the way of the others
+    const auto replica = book_.choose(it.asked, it.refused_by);
+    if (!replica) break;
+    out.push_back({*id, *replica});
+    stop_waiting(it);
+    queue_.enter(it.place.tenant, it.tokens);
+    book_.enter(*replica, it.asked, it.tokens);
+    it.is = phase::sent;
+    it.replica = *replica;
+  }
+  return out;
+}
+
+void request_router::refuse_waiting(const std::string& id, error why) {
+  const auto found = requests_.find(id);
+  const auto arrival = found->second.place.arrival;
+  stop_waiting(found->second);
+  refused_.emplace_back(arrival, refused_request{found->first, std::move(why)});
+  requests_.erase(found);
+}
+
+std::vector<refused_request> request_router::take_refused(std::int64_t now_us) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_us) {
+    const auto id = by_arrival_.at(deadlines_.begin()->second);
+    refuse_waiting(id, {errc::overloaded,
+                        fmt::format("no replica had room for the request within {} ms; {} wait",
+                                    config_.queue_timeout_us / 1000, queue_.size() - 1),
+                        {}});
+  }
+  if (known_.empty()) {
+    while (const auto* id = queue_.next()) refuse_waiting(std::string(*id), none_left_);
+  }
+  std::sort(refused_.begin(), refused_.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<refused_request> out;
+  for (auto& [arrival, it] : std::exchange(refused_, {})) out.push_back(std::move(it));
+  return out;
+}
+
+bool request_router::cancel(const std::string& id) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || found->second.is != phase::waiting) return false;
+  stop_waiting(found->second);
+  requests_.erase(found);
+  return true;
+}
+
+request_router::request_map::iterator request_router::find_at(std::int32_t replica,
+                                                              const std::string& id) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || found->second.is == phase::waiting ||
+      found->second.replica != replica)
+    return requests_.end();
+  return found;
+}
+
+bool request_router::started(std::int32_t replica, const std::string& id,
+                             std::int32_t cached_tokens) {
+  const auto found = find_at(replica, id);
+  if (found == requests_.end() || found->second.is == phase::started) return false;
+  auto& it = found->second;
+  it.is = phase::started;
+  it.cached_tokens = std::clamp<std::int64_t>(cached_tokens, 0, it.asked.prompt_tokens);
+  book_.correct(replica, -it.cached_tokens);
+  ++started_;
+  return true;
+}
+
+/// The tenant pays what was spent; the replica's load loses all that was left of the request's.
+void request_router::leave_replica(const request_state& it, std::int64_t spent) {
+  book_.leave(it.replica, it.asked.sequences, it.tokens - it.cached_tokens);
+  queue_.leave(it.place.tenant, it.tokens - spent);
+}
+
+bool request_router::ended(std::int32_t replica, const std::string& id, std::int64_t outputs) {
+  const auto found = find_at(replica, id);
+  if (found == requests_.end()) return false;
+  const auto& it = found->second;
+  if (it.is == phase::started) {
+    --started_;
+    leave_replica(it, it.asked.prompt_tokens - it.cached_tokens + outputs);
+    usual_outputs_ += (outputs / it.asked.sequences - usual_outputs_) / 16;
+  } else {
+    leave_replica(it, 0);
+  }
+  requests_.erase(found);
+  return true;
+}
+
+void request_router::take_back(request_state& it, std::int64_t now_us) {
+  leave_replica(it, 0);
+  wait(it, now_us);
+}
+
+bool request_router::give_back(std::int32_t replica, const std::string& id, std::int64_t now_us) {
+  const auto found = find_at(replica, id);
+  if (found == requests_.end() || found->second.is == phase::started) return false;
+  take_back(found->second, now_us);
+  return true;
+}
+
+/// Is a replica ready that has not refused it?
+bool request_router::may_find_ready(const request_state& it) const {
+  return std::any_of(known_.begin(), known_.end(), [&](std::int32_t replica) {
+    return book_.is_ready(replica) &&
+           std::find(it.refused_by.begin(), it.refused_by.end(), replica) == it.refused_by.end();
+  });
+}
+
+bool request_router::refuse(std::int32_t replica, const std::string& id, std::int64_t now_us) {
+  const auto found = find_at(replica, id);
+  if (found == requests_.end() || found->second.is == phase::started) return false;
+  auto& it = found->second;
+  it.refused_by.push_back(replica);
+  if (may_find_ready(it)) {
+    take_back(it, now_us);
+    return true;
+  }
+  leave_replica(it, 0);
+  requests_.erase(found);
+  return false;
+}
+
+std::int64_t request_router::next_deadline_us() const {
+  return deadlines_.empty() ? -1 : deadlines_.begin()->first;
+}
+
+}  // namespace deepinfer

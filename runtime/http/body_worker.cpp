@@ -1,0 +1,48 @@
+#include "runtime/http/body_worker.hpp"
+
+namespace deepinfer {
+
+body_worker::body_worker(std::size_t most_waiting)
+  : most_waiting_(most_waiting),
+    thread_([this] { run(); }) {}
+
+body_worker::~body_worker() {
+  stop();
+}
+
+void body_worker::stop() {
+  std::deque<std::function<void()>> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopped_ = true;
+    dropped.swap(waiting_);
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool body_worker::post(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_stopped_ || waiting_.size() >= most_waiting_) return false;
+    waiting_.push_back(std::move(work));
+  }
+  changed_.notify_one();
+  return true;
+}
+
+void body_worker::run() {
+  while (true) {
+    std::function<void()> work;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return is_stopped_ || !waiting_.empty(); });
+      if (is_stopped_) return;
+      work = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    work();
+  }
+}
+
+}  // namespace deepinfer

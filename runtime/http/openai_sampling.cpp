@@ -1,0 +1,130 @@
+#include "runtime/http/openai_sampling.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "runtime/http/json_text.hpp"
+
+namespace deepinfer {
+namespace {
+
+constexpr std::size_t most_stops = 16;
+constexpr std::size_t most_stop_ids = 256;
+constexpr std::size_t most_biases = 4096;
+constexpr std::int64_t most_output_tokens = 393'216;
+constexpr std::int64_t most_whole = std::numeric_limits<std::int32_t>::max();
+constexpr double least_positive = 1e-300;  // stands for "more than 0"
+
+std::optional<float> as_float(const std::optional<double>& value) {
+  if (!value) return std::nullopt;
+  return static_cast<float>(*value);
+}
+
+/// A positive value below the smallest float would read as 0, which no sampler accepts.
+std::optional<float> as_positive_float(const std::optional<double>& value) {
+  if (!value) return std::nullopt;
+  return std::max(static_cast<float>(*value), std::numeric_limits<float>::min());
+}
+
+result<void> read_shape(body_fields& body, sampling_request& s) {
+  DI_TRY(const auto temperature, body.number("temperature", 0.0, 2.0));
+  s.temperature = as_float(temperature);
+  DI_TRY(const auto top_p, body.number("top_p", least_positive, 1.0));
+  s.top_p = as_positive_float(top_p);
+  DI_TRY(const auto top_k, body.integer("top_k", -1, most_whole));
+  if (top_k) s.top_k = static_cast<std::int32_t>(std::max<std::int64_t>(*top_k, 0));
+  DI_TRY(const auto min_p, body.number("min_p", 0.0, 1.0));
+  s.min_p = as_float(min_p);
+  DI_TRY(const auto presence, body.number("presence_penalty", -2.0, 2.0));
+  s.presence_penalty = as_float(presence);
+  DI_TRY(const auto frequency, body.number("frequency_penalty", -2.0, 2.0));
+  s.frequency_penalty = as_float(frequency);
+  DI_TRY(const auto repetition, body.number("repetition_penalty", 0.01, 10.0));
+  s.repetition_penalty = as_positive_float(repetition);
+  return {};
+}
+
+result<void> read_lengths(body_fields& body, sampling_request& s) {
+  DI_TRY(const auto seed, body.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
+  if (seed) s.seed = static_cast<std::uint64_t>(*seed);
+  DI_TRY(const auto plain, body.integer("max_tokens", 1, most_output_tokens));
+  DI_TRY(const auto newer, body.integer("max_completion_tokens", 1, most_output_tokens));
+  const auto most = newer ? newer : plain;
+  if (most) s.max_tokens = static_cast<std::int32_t>(*most);
+  DI_TRY(const auto least, body.integer("min_tokens", 0, most_output_tokens));
+  s.min_tokens = static_cast<std::int32_t>(least.value_or(0));
+  if (most && s.min_tokens > *most)
+    return body.failure(
+      "min_tokens", fmt::format("found {}, expected at most max_tokens = {}", s.min_tokens, *most));
+  return {};
+}
+
+result<void> read_stops(body_fields& body, sampling_request& s) {
+  const auto* stop = body.find("stop");
+  if (stop && stop->is_string()) {
+    s.stop = {std::string(stop->get_string())};
+  } else if (stop && !stop->is_array()) {
+    return body.wrong("stop", *stop, "a string or a list of strings");
+  } else {
+    DI_TRY(s.stop, body.texts("stop", most_stops));
+  }
+  for (const auto& text : s.stop)
+    if (text.empty()) return body.failure("stop", "found an empty string, which stops nothing");
+  DI_TRY(s.stop_token_ids, body.ids("stop_token_ids", most_stop_ids));
+  return {};
+}
+
+result<void> read_bias(body_fields& body, sampling_request& s) {
+  DI_TRY(auto map, body.object("logit_bias"));
+  if (!map) return {};
+  if (map->whole().size() > most_biases)
+    return body.failure("logit_bias", fmt::format("found {} entries, expected at most {}",
+                                                  map->whole().size(), most_biases));
+  for (const auto& [key, value] : map->whole()) {
+    const std::string_view name = key;
+    token_id id = -1;
+    const auto read = std::from_chars(name.data(), name.data() + name.size(), id);
+    if (read.ec != std::errc{} || read.ptr != name.data() + name.size() || id < 0)
+      return body.failure("logit_bias",
+                          fmt::format("found the key {}, expected a token id", quoted_input(name)));
+    DI_TRY(const auto bias, map->number(name, -100.0, 100.0));
+    if (bias) s.logit_bias.emplace_back(id, static_cast<float>(*bias));
+  }
+  return {};
+}
+
+}  // namespace
+
+result<void> read_sampling(body_fields& body, sampling_request& sampling) {
+  DI_TRY_VOID(read_shape(body, sampling));
+  DI_TRY_VOID(read_lengths(body, sampling));
+  DI_TRY_VOID(read_stops(body, sampling));
+  DI_TRY_VOID(read_bias(body, sampling));
+  DI_TRY(sampling.ignore_eos, body.flag("ignore_eos", false));
+  DI_TRY(sampling.include_stop, body.flag("include_stop_str_in_output", false));
+  DI_TRY(sampling.skip_special_tokens, body.flag("skip_special_tokens", true));
+  return {};
+}
+
+result<void> read_response_format(body_fields& body, sampling_request& sampling) {
+  DI_TRY(auto format, body.object("response_format"));
+  if (!format) return {};
+  DI_TRY(const auto type, format->text("type"));
+  if (!type) return format->failure("type", "is missing");
+  if (*type == "text") return {};
+  if (*type == "json_schema" || *type == "regex")
+    return format->failure("type",
+                           fmt::format("{} is not supported yet, json_object and text are", *type));
+  if (*type != "json_object")
+    return format->failure(
+      "type", fmt::format("found {}, expected json_object or text", quoted_input(*type)));
+  if (sampling.min_tokens > 0)
+    return body.failure("min_tokens", "with json_object the answer ends where its JSON does");
+  sampling.grammar = "json_object";
+  return {};
+}
+
+}  // namespace deepinfer

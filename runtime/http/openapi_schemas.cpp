@@ -1,0 +1,311 @@
+#include "runtime/http/openapi.hpp"
+
+namespace deepinfer {
+namespace {
+
+// What is read is checked as it is said here: a bound that changes there changes here.
+constexpr std::string_view schemas = R"json({
+"Text":{"type":"string"},
+"Object":{"type":"object"},
+"Error":{
+  "type":"object","required":["error"],
+  "properties":{
+    "error":{
+      "type":"object","required":["message","type","param","code"],
+      "properties":{
+        "message":{"type":"string"},"type":{"type":"string"},
+        "param":{"type":["string","null"]},"code":{"type":"string"}}}}},
+"ToolCall":{
+  "type":"object","required":["id","type","function"],
+  "properties":{
+    "id":{"type":"string"},"type":{"const":"function"},
+    "function":{
+      "type":"object","required":["name","arguments"],
+      "properties":{"name":{"type":"string"},"arguments":{"type":"string"}}}}},
+"Tool":{
+  "type":"object","required":["type","function"],
+  "properties":{
+    "type":{"const":"function"},
+    "function":{
+      "type":"object","required":["name"],
+      "properties":{
+        "name":{"type":"string","pattern":"^[A-Za-z0-9_-]{1,128}$"},
+        "description":{"type":["string","null"]},"parameters":{"type":["object","null"]},
+        "strict":{"type":["boolean","null"]}}}}},
+"Message":{
+  "type":"object","required":["role"],
+  "properties":{
+    "role":{"enum":["system","developer","user","assistant","tool","latest_reminder"]},
+    "content":{
+      "anyOf":[
+        {"type":["string","null"]},
+        {
+          "type":"array","maxItems":4096,
+          "items":{
+            "type":"object","required":["type","text"],
+            "properties":{"type":{"const":"text"},"text":{"type":"string"}}}}]},
+    "name":{"type":["string","null"]},"reasoning_content":{"type":["string","null"]},
+    "prefix":{"type":["boolean","null"]},"tool_call_id":{"type":["string","null"]},
+    "tool_calls":{
+      "type":["array","null"],"minItems":1,"items":{"$ref":"#/components/schemas/ToolCall"}}}},
+"ChatRequest":{
+  "type":"object","required":["messages"],
+  "properties":{
+    "messages":{
+      "type":"array","minItems":1,"maxItems":65536,
+      "items":{"$ref":"#/components/schemas/Message"}},
+    "tools":{
+      "type":["array","null"],"maxItems":4096,"items":{"$ref":"#/components/schemas/Tool"}},
+    "tool_choice":{"enum":["auto","none",null]},"parallel_tool_calls":{"enum":[true,null]},
+    "continue_final_message":{"enum":[false,null]},
+    "thinking":{
+      "type":["object","null"],"required":["type"],
+      "properties":{"type":{"enum":["enabled","disabled","adaptive"]}}},
+    "reasoning_effort":{
+      "anyOf":[
+        {"enum":["none","minimal","low","medium","high","xhigh","ultra","max",null]},
+        {"type":"integer","minimum":1,"maximum":100}]},
+    "logprobs":{"type":["boolean","null"]},
+    "top_logprobs":{"type":["integer","null"],"minimum":0,"maximum":20},
+    "model":{"type":["string","null"]},
+    "n":{"type":["integer","null"],"minimum":1,"maximum":16},
+    "stream":{"type":["boolean","null"]},"timings":{"type":["boolean","null"]},
+    "stream_options":{
+      "type":["object","null"],"properties":{"include_usage":{"type":["boolean","null"]}}},
+    "user":{"type":["string","null"],"maxLength":128},
+    "user_id":{"type":["string","null"],"maxLength":128},
+    "cache_salt":{"type":["string","null"],"minLength":1},
+    "priority":{"type":["integer","null"],"minimum":-2147483648,"maximum":2147483647},
+    "temperature":{"type":["number","null"],"minimum":0,"maximum":2},
+    "top_p":{"type":["number","null"],"exclusiveMinimum":0,"maximum":1},
+    "top_k":{"type":["integer","null"],"minimum":-1,"maximum":2147483647},
+    "min_p":{"type":["number","null"],"minimum":0,"maximum":1},
+    "presence_penalty":{"type":["number","null"],"minimum":-2,"maximum":2},
+    "frequency_penalty":{"type":["number","null"],"minimum":-2,"maximum":2},
+    "repetition_penalty":{"type":["number","null"],"minimum":0.01,"maximum":10},
+    "seed":{"type":["integer","null"],"minimum":0,"maximum":9223372036854775807},
+    "max_tokens":{"type":["integer","null"],"minimum":1,"maximum":393216},
+    "max_completion_tokens":{"type":["integer","null"],"minimum":1,"maximum":393216},
+    "min_tokens":{"type":["integer","null"],"minimum":0,"maximum":393216},
+    "stop":{
+      "anyOf":[
+        {"type":"null"},{"type":"string","minLength":1},
+        {"type":"array","maxItems":16,"items":{"type":"string","minLength":1}}]},
+    "stop_token_ids":{
+      "anyOf":[
+        {"type":"null"},
+        {
+          "type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647},
+          "maxItems":256}]},
+    "logit_bias":{
+      "type":["object","null"],"maxProperties":4096,
+      "patternProperties":{
+        "^[0-9]{1,9}$":{"type":["number","null"],"minimum":-100,"maximum":100}},
+      "additionalProperties":false},
+    "ignore_eos":{"type":["boolean","null"]},"skip_special_tokens":{"type":["boolean","null"]},
+    "include_stop_str_in_output":{"enum":[false,null]},
+    "response_format":{
+      "type":["object","null"],"required":["type"],
+      "properties":{"type":{"enum":["text","json_object"]}}}}},
+"CompletionRequest":{
+  "type":"object","required":["prompt"],
+  "properties":{
+    "prompt":{
+      "anyOf":[
+        {"type":"string"},
+        {
+          "type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647},
+          "minItems":1},
+        {"type":"array","minItems":1,"maxItems":256,"items":{"type":"string"}},
+        {
+          "type":"array","minItems":1,"maxItems":256,
+          "items":{
+            "type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647},
+            "minItems":1}}]},
+    "echo":{"enum":[false,null]},"suffix":{"enum":["",null]},"best_of":{"enum":[1,null]},
+    "logprobs":{"type":["integer","null"],"minimum":0,"maximum":20},
+    "model":{"type":["string","null"]},
+    "n":{"type":["integer","null"],"minimum":1,"maximum":16},
+    "stream":{"type":["boolean","null"]},"timings":{"type":["boolean","null"]},
+    "stream_options":{
+      "type":["object","null"],"properties":{"include_usage":{"type":["boolean","null"]}}},
+    "user":{"type":["string","null"],"maxLength":128},
+    "user_id":{"type":["string","null"],"maxLength":128},
+    "cache_salt":{"type":["string","null"],"minLength":1},
+    "priority":{"type":["integer","null"],"minimum":-2147483648,"maximum":2147483647},
+    "temperature":{"type":["number","null"],"minimum":0,"maximum":2},
+    "top_p":{"type":["number","null"],"exclusiveMinimum":0,"maximum":1},
+    "top_k":{"type":["integer","null"],"minimum":-1,"maximum":2147483647},
+    "min_p":{"type":["number","null"],"minimum":0,"maximum":1},
+    "presence_penalty":{"type":["number","null"],"minimum":-2,"maximum":2},
+    "frequency_penalty":{"type":["number","null"],"minimum":-2,"maximum":2},
+    "repetition_penalty":{"type":["number","null"],"minimum":0.01,"maximum":10},
+    "seed":{"type":["integer","null"],"minimum":0,"maximum":9223372036854775807},
+    "max_tokens":{"type":["integer","null"],"minimum":1,"maximum":393216},
+    "max_completion_tokens":{"type":["integer","null"],"minimum":1,"maximum":393216},
+    "min_tokens":{"type":["integer","null"],"minimum":0,"maximum":393216},
+    "stop":{
+      "anyOf":[
+        {"type":"null"},{"type":"string","minLength":1},
+        {"type":"array","maxItems":16,"items":{"type":"string","minLength":1}}]},
+    "stop_token_ids":{
+      "anyOf":[
+        {"type":"null"},
+        {
+          "type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647},
+          "maxItems":256}]},
+    "logit_bias":{
+      "type":["object","null"],"maxProperties":4096,
+      "patternProperties":{
+        "^[0-9]{1,9}$":{"type":["number","null"],"minimum":-100,"maximum":100}},
+      "additionalProperties":false},
+    "ignore_eos":{"type":["boolean","null"]},"skip_special_tokens":{"type":["boolean","null"]},
+    "include_stop_str_in_output":{"type":["boolean","null"]},
+    "response_format":{
+      "type":["object","null"],"required":["type"],
+      "properties":{"type":{"enum":["text","json_object"]}}}}},
+"Usage":{
+  "type":"object",
+  "required":[
+    "prompt_tokens","completion_tokens","total_tokens","prompt_cache_hit_tokens",
+    "prompt_cache_miss_tokens"],
+  "properties":{
+    "prompt_tokens":{"type":"integer"},"completion_tokens":{"type":"integer"},
+    "total_tokens":{"type":"integer"},"prompt_cache_hit_tokens":{"type":"integer"},
+    "prompt_cache_miss_tokens":{"type":"integer"},
+    "prompt_tokens_details":{
+      "type":"object","properties":{"cached_tokens":{"type":"integer"}}},
+    "completion_tokens_details":{
+      "type":"object","properties":{"reasoning_tokens":{"type":"integer"}}}}},
+"ChatAnswer":{
+  "type":"object","required":["id","object","created","model","choices","usage"],
+  "properties":{
+    "id":{"type":"string"},"object":{"const":"chat.completion"},"created":{"type":"integer"},
+    "model":{"type":"string"},"system_fingerprint":{"type":["string","null"]},
+    "choices":{
+      "type":"array",
+      "items":{
+        "type":"object","required":["index","message","finish_reason"],
+        "properties":{
+          "index":{"type":"integer"},
+          "message":{
+            "type":"object","required":["role","content"],
+            "properties":{
+              "role":{"const":"assistant"},"content":{"type":["string","null"]},
+              "reasoning_content":{"type":"string"},
+              "tool_calls":{"type":"array","items":{"$ref":"#/components/schemas/ToolCall"}}}},
+          "logprobs":{"type":["object","null"]},
+          "finish_reason":{
+            "enum":["stop","length","tool_calls","insufficient_system_resource"]}}}},
+    "usage":{"$ref":"#/components/schemas/Usage"},"timings":{"type":"object"}}},
+"CompletionAnswer":{
+  "type":"object","required":["id","object","created","model","choices","usage"],
+  "properties":{
+    "id":{"type":"string"},"object":{"const":"text_completion"},"created":{"type":"integer"},
+    "model":{"type":"string"},"system_fingerprint":{"type":["string","null"]},
+    "choices":{
+      "type":"array",
+      "items":{
+        "type":"object","required":["index","text","finish_reason"],
+        "properties":{
+          "index":{"type":"integer"},"text":{"type":"string"},
+          "logprobs":{"type":["object","null"]},
+          "finish_reason":{
+            "enum":["stop","length","tool_calls","insufficient_system_resource"]}}}},
+    "usage":{"$ref":"#/components/schemas/Usage"},"timings":{"type":"object"}}},
+"Model":{
+  "type":"object","required":["id","object","created","owned_by"],
+  "properties":{
+    "id":{"type":"string"},"object":{"const":"model"},"created":{"type":"integer"},
+    "owned_by":{"type":"string"},"root":{"type":"string"},"max_model_len":{"type":"integer"}}},
+"ModelList":{
+  "type":"object","required":["object","data"],
+  "properties":{
+    "object":{"const":"list"},
+    "data":{"type":"array","items":{"$ref":"#/components/schemas/Model"}}}},
+"TokenizeRequest":{
+  "type":"object",
+  "properties":{
+    "model":{"type":["string","null"]},"with_pieces":{"type":["boolean","null"]},
+    "return_token_strs":{"type":["boolean","null"]},
+    "add_special_tokens":{"type":["boolean","null"]},"add_special":{"type":["boolean","null"]},
+    "prompt":{"type":["string","null"]},"content":{"type":["string","null"]},
+    "messages":{
+      "type":["array","null"],"minItems":1,"items":{"$ref":"#/components/schemas/Message"}}},
+  "oneOf":[
+    {"required":["prompt"],"properties":{"prompt":{"type":"string"}}},
+    {"required":["content"],"properties":{"content":{"type":"string"}}},
+    {"required":["messages"],"properties":{"messages":{"type":"array"}}}]},
+"TokenizeAnswer":{
+  "type":"object","required":["tokens","count","max_model_len"],
+  "properties":{
+    "count":{"type":"integer"},"max_model_len":{"type":"integer"},"tokens":{"type":"array"},
+    "token_strs":{"type":["array","null"]}}},
+"DetokenizeRequest":{
+  "type":"object","required":["tokens"],
+  "properties":{
+    "model":{"type":["string","null"]},
+    "tokens":{"type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647}}}},
+"DetokenizeAnswer":{
+  "type":"object","required":["prompt"],"properties":{"prompt":{"type":"string"}}},
+"RenderRequest":{
+  "type":"object","required":["messages"],
+  "properties":{
+    "model":{"type":["string","null"]},
+    "messages":{
+      "type":"array","minItems":1,"maxItems":65536,
+      "items":{"$ref":"#/components/schemas/Message"}},
+    "tools":{
+      "type":["array","null"],"maxItems":4096,"items":{"$ref":"#/components/schemas/Tool"}},
+    "thinking":{
+      "type":["object","null"],"required":["type"],
+      "properties":{"type":{"enum":["enabled","disabled","adaptive"]}}},
+    "reasoning_effort":{
+      "anyOf":[
+        {"enum":["none","minimal","low","medium","high","xhigh","ultra","max",null]},
+        {"type":"integer","minimum":1,"maximum":100}]}}},
+"RenderAnswer":{
+  "type":"object","required":["prompt","tokens","count","max_model_len"],
+  "properties":{
+    "count":{"type":"integer"},"max_model_len":{"type":"integer"},"tokens":{"type":"array"},
+    "prompt":{"type":"string"}}},
+"Health":{
+  "type":"object","required":["status"],
+  "properties":{
+    "status":{"enum":["loading","ready","draining","failed","unspecified"]},
+    "progress":{"type":"number"},"stage":{"type":"string"},"node":{"type":"string"},
+    "replicas":{"type":"integer"},"open_requests":{"type":"integer"}}},
+"Live":{"type":"object","required":["status"],"properties":{"status":{"const":"live"}}},
+"RequestList":{
+  "type":"object","required":["object","data"],
+  "properties":{
+    "object":{"const":"list"},
+    "data":{
+      "type":"array",
+      "items":{
+        "type":"object","required":["id","state"],
+        "properties":{"id":{"type":"string"},"state":{"type":"string"}}}}}},
+"Cancelled":{
+  "type":"object","required":["id","cancelled"],
+  "properties":{"id":{"type":"string"},"cancelled":{"type":"integer","minimum":1}}},
+"Done":{
+  "type":"object","required":["status"],
+  "properties":{"status":{"const":"ok"},"message":{"type":"string"}}},
+"DrainRequest":{
+  "type":"object",
+  "properties":{"timeout_ms":{"type":["integer","null"],"minimum":0,"maximum":86400000}}},
+"ConfigRequest":{
+  "type":"object","required":["key","value"],
+  "properties":{"key":{"type":"string"},"value":{"type":["string","number","boolean"]}}},
+"ProfileBegun":{
+  "type":"object","required":["status","steps"],
+  "properties":{"status":{"const":"ok"},"steps":{"type":"integer"}}}
+})json";
+
+}  // namespace
+
+std::string_view openapi_schemas() {
+  return schemas;
+}
+
+}  // namespace deepinfer

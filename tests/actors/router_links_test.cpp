@@ -1,0 +1,233 @@
+// A router over nodes elsewhere: what their fronts say, refuse, give back and take along.
+#include <doctest/doctest.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "actors/client_state.hpp"
+#include "actors/node_state.hpp"
+#include "tests/actors/hash_node.hpp"
+#include "tests/actors/read_answer.hpp"
+
+using namespace deepinfer;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// What a front in a test has been asked, and how it answers.
+struct played_front {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::string> asked;
+  std::map<std::string, caf::actor> sinks;
+  std::vector<std::string> cancelled;
+  errc refusal = errc::ok;
+
+  void wait_for(std::size_t requests) {
+    std::unique_lock lock(mutex);
+    REQUIRE(changed.wait_for(lock, patience, [&] { return asked.size() >= requests; }));
+  }
+};
+
+front_actor::behavior_type play(front_actor::pointer, std::shared_ptr<played_front> it) {
+  return {
+    [it](generate_atom, const generate_request& request,
+         const caf::actor& sink) -> caf::result<std::string> {
+      const std::lock_guard lock(it->mutex);
+      it->asked.push_back(request.request_id);
+      it->sinks[request.request_id] = sink;
+      it->changed.notify_all();
+      if (it->refusal != errc::ok) return to_caf({it->refusal, "not here", {}});
+      return request.request_id;
+    },
+    [it](cancel_atom, const std::string& id) {
+      const std::lock_guard lock(it->mutex);
+      it->cancelled.push_back(id);
+      return true;
+    },
+    [](credit_atom, const std::string&, std::int32_t) {},
+    [](list_atom) { return request_list{}; },
+    [](stats_atom) {
+      node_stats out;
+      out.running = 5;
+      return out;
+    },
+  };
+}
+
+struct remote {
+  std::shared_ptr<played_front> played = std::make_shared<played_front>();
+  front_actor front;
+  std::int32_t number = -1;
+};
+
+remote add_remote(const hash_node& it, const std::string& name, std::int32_t capacity = 4) {
+  remote out;
+  auto& inside = it.engine->inside();
+  out.number = inside.add_remote(
+    name, capacity, [&](const request_watcher_actor& watcher, std::int32_t number) {
+      out.front = inside.system().spawn(play, out.played);
+      tell_from_outside(watcher, ready_atom::value, number, true, std::string());
+      return out.front;
+    });
+  return out;
+}
+
+template <class... Args>
+void tell_router(const hash_node& it, Args&&... args) {
+  tell_from_outside(it.engine->inside().door, std::forward<Args>(args)...);
+}
+
+/// Ends a request as its front would.
+void finish(const hash_node& it, const remote& at, const std::string& id) {
+  token_chunk chunk;
+  chunk.request_id = id;
+  chunk.finish.emplace();
+  chunk.finish->reason = finish_reason::stop;
+  chunk.is_last = true;
+  chunk_list list;
+  list.chunks.push_back(std::move(chunk));
+  {
+    const std::lock_guard lock(at.played->mutex);
+    tell_from_outside(at.played->sinks.at(id), chunk_atom::value, std::move(list));
+  }
+  tell_router(it, started_atom::value, at.number, id, 0);
+  tell_router(it, ended_atom::value, at.number, id, 1);
+}
+
+sequence_finish finish_of(stream& chunks) {
+  return test::read_answer(chunks, patience).finish;
+}
+
+generate_request named(const std::string& id) {
+  auto request = greedy(prompt_ids("a", 9), 5);
+  request.request_id = id;
+  return request;
+}
+
+hash_node node_without_replicas() {
+  hash_node_options options;
+  options.dp_size = 0;
+  options.server.routing = routing_rule::round_robin;
+  return start_hash_node(options);
+}
+
+}  // namespace
+
+TEST_CASE("a node without replicas refuses requests, and sends them on once it knows others") {
+  const auto it = node_without_replicas();
+  const auto client = it.engine->connect();
+  const auto refused = client.generate(named("a"));
+  REQUIRE(!refused);
+  CHECK(refused.error().code == errc::not_ready);
+  CHECK(client.health()->state == health_state::failed);
+
+  const auto one = add_remote(it, "one");
+  const auto two = add_remote(it, "two");
+  auto first = client.generate(named("a")).value();
+  auto second = client.generate(named("b")).value();
+  CHECK(one.played->asked == std::vector<std::string>{"a"});
+  CHECK(two.played->asked == std::vector<std::string>{"b"});
+  CHECK(client.health()->state == health_state::ready);
+  CHECK(client.health()->open_requests == 2);
+  CHECK(client.stats()->running == 10);
+  CHECK(it.counts->value(metric::cluster_nodes, {"up"}) == 3);
+  CHECK(it.counts->value(metric::router_requests_total, {"two"}) == 1);
+  const auto list = client.requests().value();
+  REQUIRE(list.requests.size() == 2);
+  CHECK(list.requests[0].id == "a");
+  CHECK(list.requests[0].state == "queued");
+  CHECK(client.cancel("b").value());
+  CHECK(two.played->cancelled == std::vector<std::string>{"b"});
+  finish(it, one, "a");
+  CHECK(finish_of(first).reason == finish_reason::stop);
+  finish(it, two, "b");
+  CHECK(finish_of(second).reason == finish_reason::stop);
+}
+
+TEST_CASE("what one node refuses for its own reasons another takes, and its last word counts") {
+  const auto it = node_without_replicas();
+  const auto client = it.engine->connect();
+  const auto one = add_remote(it, "one");
+  const auto two = add_remote(it, "two");
+  one.played->refusal = errc::queue_full;
+  auto chunks = client.generate(named("a")).value();
+  CHECK(one.played->asked == std::vector<std::string>{"a"});
+  CHECK(two.played->asked == std::vector<std::string>{"a"});
+  finish(it, two, "a");
+  CHECK(finish_of(chunks).reason == finish_reason::stop);
+  two.played->refusal = errc::draining;
+  const auto refused = client.generate(named("b"));
+  REQUIRE(!refused);
+  CHECK((refused.error().code == errc::draining || refused.error().code == errc::queue_full));
+  // What is wrong with the request itself is asked of nobody else.
+  one.played->refusal = errc::invalid_argument;
+  two.played->refusal = errc::invalid_argument;
+  const auto before = one.played->asked.size() + two.played->asked.size();
+  CHECK(client.generate(named("c")).error().code == errc::invalid_argument);
+  CHECK(one.played->asked.size() + two.played->asked.size() == before + 1);
+  CHECK(client.health()->open_requests == 0);
+}
+
+TEST_CASE("what a lost node had not started goes elsewhere, and what it had ends with rank_lost") {
+  const auto it = node_without_replicas();
+  const auto client = it.engine->connect();
+  const auto one = add_remote(it, "one");
+  auto started = client.generate(named("started")).value();
+  auto unstarted = client.generate(named("unstarted")).value();
+  auto cancelled = client.generate(named("cancelled")).value();
+  tell_router(it, started_atom::value, one.number, std::string("started"), 0);
+  CHECK(client.cancel("cancelled").value());
+  const auto two = add_remote(it, "two");
+
+  SUBCASE("when its front leaves") {
+    caf::anon_send_exit(one.front, caf::exit_reason::kill);
+    const auto finish = finish_of(started);
+    CHECK(finish.reason == finish_reason::error);
+    CHECK(finish.code == errc::rank_lost);
+    CHECK(finish.message == "replica one is lost");
+  }
+  SUBCASE("when it gives them back") {
+    tell_router(it, ready_atom::value, one.number, false, std::string("gone away"));
+    tell_router(it, returned_atom::value, one.number, std::string("started"));  // never: it started
+    tell_router(it, returned_atom::value, one.number, std::string("unstarted"));
+    tell_router(it, returned_atom::value, one.number, std::string("cancelled"));
+  }
+  CHECK(finish_of(cancelled).reason == finish_reason::abort);
+  two.played->wait_for(1);
+  CHECK(two.played->asked == std::vector<std::string>{"unstarted"});
+  finish(it, two, "unstarted");
+  CHECK(finish_of(unstarted).reason == finish_reason::stop);
+}
+
+TEST_CASE("where the last node is lost for good, what waits is told so") {
+  const auto it = node_without_replicas();
+  const auto client = it.engine->connect();
+  const auto one = add_remote(it, "one", 1);
+  auto sent = client.generate(named("sent")).value();
+  tell_router(it, ready_atom::value, one.number, false, std::string("its device hangs"));
+  tell_router(it, returned_atom::value, one.number, std::string("sent"));
+  const auto health = client.health().value();
+  CHECK(health.state == health_state::failed);
+  CHECK(health.stage == "no replica can take requests; one: its device hangs");
+  tell_router(it, gone_atom::value, one.number, std::string("its device hangs"));
+  CHECK(finish_of(sent).code == errc::rank_lost);
+  CHECK(client.generate(named("late")).error().code == errc::rank_lost);
+  // Another one comes, and all is well.
+  const auto two = add_remote(it, "two", 1);
+  auto next = client.generate(named("next")).value();
+  finish(it, two, "next");
+  CHECK(finish_of(next).reason == finish_reason::stop);
+}
+
+TEST_CASE("a node that is taken out ends what it has and gets nothing more") {
+  const auto it = node_without_replicas();
+  const auto client = it.engine->connect();
+  const auto one = add_remote(it, "one");
+  auto chunks = client.generate(named("a")).value();
+  it.engine->inside().remove_remote(one.number);
+  CHECK(client.generate(named("b")).error().code == errc::not_ready);
+  finish(it, one, "a");
+  CHECK(finish_of(chunks).reason == finish_reason::stop);
+  CHECK(client.health()->open_requests == 0);
+}

@@ -1,0 +1,389 @@
+// Which replica gets a request and when: a table for each rule, and a random world against a model
+// that keeps books of its own.
+#include <doctest/doctest.h>
+
+#include "runtime/core/prompt_outline.hpp"
+#include "runtime/core/request_router.hpp"
+
+using namespace deepinfer;
+
+namespace {
+
+router_config config_of(route_rule rule) {
+  router_config out;
+  out.rules.rule = rule;
+  out.rules.imbalance_tokens = 100;
+  return out;
+}
+
+/// A router with ready replicas 0 to `count` - 1.
+request_router router_of(const router_config& config, std::int32_t count, std::int32_t capacity) {
+  request_router out(config);
+  for (std::int32_t i = 0; i < count; ++i) {
+    out.add_replica(i, capacity);
+    out.set_ready(i, true);
+  }
+  return out;
+}
+
+struct asked {
+  std::int64_t tokens = 10;
+  std::string tenant{};
+  std::string session{};
+  std::vector<std::uint64_t> prefix{};
+  std::int32_t priority = 0;
+  std::int32_t sequences = 1;
+};
+
+route_request request(const std::string& id, const asked& it = {}) {
+  return {id, it.tenant, it.session, it.prefix, it.tokens, 0, it.priority, it.sequences};
+}
+
+/// Submits and routes: where it went, or -1.
+std::int32_t place(request_router& router, const std::string& id, const asked& it = {}) {
+  const auto taken = router.submit(request(id, it), 0);
+  REQUIRE_MESSAGE(taken.has_value(), taken.error().message);
+  for (const auto& route : router.take_routes())
+    if (route.id == id) return route.replica;
+  return -1;
+}
+
+/// Ids of what is routed now, in order.
+std::vector<std::string> routed(request_router& router) {
+  std::vector<std::string> out;
+  for (auto& it : router.take_routes()) out.push_back(it.id);
+  return out;
+}
+
+void start_and_end(request_router& router, std::int32_t replica, const std::string& id,
+                   std::int64_t outputs = 0) {
+  CHECK(router.started(replica, id, 0));
+  CHECK(router.ended(replica, id, outputs));
+}
+
+/// Lets the only replica, 0, of capacity 1 serve what waits, one after the other.
+std::vector<std::string> serve_all(request_router& router, std::int64_t outputs = 0) {
+  std::vector<std::string> out;
+  for (auto next = routed(router); !next.empty(); next = routed(router)) {
+    REQUIRE(next.size() == 1);
+    start_and_end(router, 0, next[0], outputs);
+    out.push_back(next[0]);
+  }
+  return out;
+}
+
+using names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("the least loaded replica gets the request, by the tokens that are still to come") {
+  auto router = router_of(config_of(route_rule::least_load), 3, 8);
+  CHECK(place(router, "a", {.tokens = 100}) == 0);
+  CHECK(place(router, "b", {.tokens = 30}) == 1);
+  CHECK(place(router, "c", {.tokens = 50}) == 2);
+  CHECK(place(router, "d", {.tokens = 15}) == 1);  // 30 is the least
+  CHECK(place(router, "e", {.tokens = 20}) == 1);  // 45
+  CHECK(place(router, "f", {.tokens = 1}) == 2);   // 50
+  CHECK(router.started(0, "a", 90));               // nearly all of it was cached
+  CHECK(place(router, "g", {.tokens = 30}) == 0);  // 10
+  CHECK(router.replicas().load(0) == 40);
+  CHECK(router.started(1, "b", 0));
+  CHECK(router.ended(1, "b", 7));
+  CHECK(router.replicas().load(1) == 35);
+  CHECK(place(router, "h", {.tokens = 10}) == 1);
+}
+
+TEST_CASE("in turns means in turns, over those that can take the request") {
+  auto router = router_of(config_of(route_rule::round_robin), 3, 2);
+  for (const auto wanted : {0, 1, 2, 0})
+    CHECK(place(router, std::to_string(router.open())) == wanted);
+  router.set_ready(1, false);
+  CHECK(place(router, "x") == 2);
+  CHECK(place(router, "y") == -1);  // 0 and 2 are full, 1 is not ready
+  router.set_ready(1, true);
+  CHECK(routed(router) == names{"y"});
+}
+
+TEST_CASE("a request goes where its beginning is, as long as that replica is not too loaded") {
+  auto router = router_of(config_of(route_rule::prefix), 3, 64);
+  CHECK(place(router, "a", {.tokens = 50, .prefix = {1, 2, 3}}) == 0);
+  CHECK(place(router, "b", {.tokens = 60, .prefix = {7, 8}}) == 1);
+  CHECK(place(router, "c", {.tokens = 50, .prefix = {1, 2, 3, 4}}) == 0);
+  CHECK(place(router, "d", {.tokens = 10, .prefix = {1, 2, 9}}) == 0);  // 100 above the least
+  CHECK(place(router, "e", {.tokens = 10, .prefix = {1, 2}}) == 2);     // now it is 110
+  CHECK(place(router, "f", {.tokens = 5, .prefix = {1, 2, 9}}) == 0);   // 2 has less of it
+  CHECK(place(router, "g", {.tokens = 5, .prefix = {7}}) == 1);
+  CHECK(place(router, "h", {.tokens = 5, .prefix = {50}}) == 2);  // nobody has it: least
+  CHECK(place(router, "i", {.tokens = 5, .prefix = {2}}) == 2);   // its beginning counts
+}
+
+TEST_CASE("what a replica knew it has forgotten after it was lost, or was told to") {
+  auto router = router_of(config_of(route_rule::prefix), 2, 64);
+  CHECK(place(router, "a", {.tokens = 50, .prefix = {1}}) == 0);
+  CHECK(place(router, "b", {.tokens = 10, .prefix = {1}}) == 0);
+  router.set_ready(0, false);
+  router.set_ready(0, true);
+  CHECK(place(router, "c", {.tokens = 10, .prefix = {1}}) == 1);
+  CHECK(place(router, "d", {.tokens = 70, .prefix = {1}}) == 1);
+  router.forget_prefixes();
+  CHECK(place(router, "e", {.tokens = 10, .prefix = {1}}) == 0);
+}
+
+TEST_CASE("only so many prefixes are remembered, the newest, and beginnings longest") {
+  auto config = config_of(route_rule::prefix);
+  config.rules.prefixes_most = 3;
+  auto router = router_of(config, 2, 64);
+  CHECK(place(router, "a", {.tokens = 50, .prefix = {1, 2, 3, 4}}) == 0);
+  CHECK(place(router, "b", {.tokens = 1, .prefix = {1, 2, 3, 4}}) == 0);
+  CHECK(place(router, "c", {.tokens = 1, .prefix = {5, 6}}) == 1);
+  CHECK(place(router, "d", {.tokens = 1, .prefix = {5, 6}}) == 1);
+  CHECK(place(router, "e", {.tokens = 1, .prefix = {7, 8}}) == 1);  // 6 leaves
+  CHECK(place(router, "f", {.tokens = 90, .prefix = {5}}) == 1);
+  CHECK(place(router, "g", {.tokens = 1, .prefix = {6}}) == 0);
+}
+
+TEST_CASE("a session stays with its replica where that one has room, and follows its requests") {
+  for (const auto rule : {route_rule::prefix, route_rule::least_load, route_rule::round_robin}) {
+    auto config = config_of(rule);
+    config.rules.sessions_most = 2;
+    auto router = router_of(config, 2, 3);
+    CHECK(place(router, "a", {.tokens = 1000, .session = "s"}) == 0);
+    CHECK(place(router, "b", {.tokens = 10, .session = "s"}) == 0);
+    CHECK(place(router, "c", {.tokens = 10, .session = "s"}) == 0);
+    CHECK(place(router, "d", {.tokens = 10, .session = "s"}) == 1);  // 0 is full
+    CHECK(router.ended(0, "a", 0));
+    CHECK(place(router, "e", {.tokens = 10, .session = "s"}) == 1);
+    router.set_ready(1, false);
+    CHECK(place(router, "f", {.tokens = 10, .session = "s"}) == 0);
+  }
+}
+
+TEST_CASE("nobody gets more than it has room for, and what waits goes in order") {
+  auto router = router_of(config_of(route_rule::least_load), 2, 2);
+  CHECK(place(router, "a") == 0);
+  CHECK(place(router, "b") == 1);
+  CHECK(place(router, "c", {.sequences = 2}) == -1);
+  CHECK(place(router, "d") == -1);  // it would fit, but it came later
+  CHECK(router.waiting() == 2);
+  CHECK(router.ended(1, "b", 5));
+  CHECK(routed(router) == names{"c", "d"});
+  CHECK(router.replicas().sequences(1) == 2);
+  // More sequences than anybody's capacity: alone.
+  CHECK(place(router, "e", {.sequences = 5}) == -1);
+  CHECK(router.ended(0, "a", 5));
+  CHECK(routed(router).empty());
+  CHECK(router.ended(0, "d", 5));
+  CHECK(routed(router) == names{"e"});
+}
+
+TEST_CASE("higher priority goes first, among those of one tenant") {
+  auto router = router_of(config_of(route_rule::least_load), 1, 1);
+  CHECK(place(router, "run", {.tenant = "a"}) == 0);
+  place(router, "a1", {.tenant = "a", .priority = 0});
+  place(router, "a2", {.tenant = "a", .priority = 5});
+  place(router, "a3", {.tenant = "a", .priority = 5});
+  place(router, "b1", {.tenant = "b", .priority = -9});
+  start_and_end(router, 0, "run");
+  CHECK(serve_all(router) == names{"a2", "b1", "a3", "a1"});
+}
+
+TEST_CASE("tenants take turns by the tokens they were served, and many requests gain nothing") {
+  auto router = router_of(config_of(route_rule::least_load), 1, 1);
+  CHECK(place(router, "run", {.tenant = "many"}) == 0);
+  for (int i = 0; i < 1000; ++i) place(router, "m" + std::to_string(i), {.tenant = "many"});
+  for (int i = 0; i < 3; ++i)
+    place(router, "f" + std::to_string(i), {.tokens = 20, .tenant = "few"});
+  start_and_end(router, 0, "run");
+  auto order = serve_all(router);
+  order.resize(9);
+  // 20 tokens of one are as much as two requests of the other.
+  CHECK(order == names{"m0", "f0", "m1", "m2", "f1", "m3", "m4", "f2", "m5"});
+}
+
+TEST_CASE("who was away has saved nothing up, and outputs count as they were, not as promised") {
+  auto router = router_of(config_of(route_rule::least_load), 1, 1);
+  place(router, "a0", {.tenant = "a"});
+  for (int i = 0; i < 20; ++i) place(router, "b" + std::to_string(i), {.tenant = "b"});
+  start_and_end(router, 0, "a0");
+  for (int i = 0; i < 10; ++i) {
+    const auto next = routed(router);
+    REQUIRE(next.size() == 1);
+    start_and_end(router, 0, next[0], 90);
+  }
+  // b was served 1000 tokens; a comes back and is as far as b.
+  for (int i = 1; i < 5; ++i)
+    CHECK(router.submit(request("a" + std::to_string(i), {.tenant = "a"}), 0).has_value());
+  auto order = serve_all(router, 90);
+  order.resize(5);
+  CHECK(order == names{"b10", "a1", "b11", "a2", "b12"});
+  CHECK(router.open() == 0);
+}
+
+TEST_CASE("without fair shares the order is that of arrival") {
+  auto config = config_of(route_rule::least_load);
+  config.fair_shares = false;
+  auto router = router_of(config, 1, 1);
+  place(router, "run");
+  for (const auto* id : {"a1", "a2", "a3", "b1"}) place(router, id, {.tenant = {id[0]}});
+  start_and_end(router, 0, "run");
+  CHECK(serve_all(router) == names{"a1", "a2", "a3", "b1"});
+}
+
+TEST_CASE("a full queue refuses with both numbers, or lets the last of who has most go") {
+  auto config = config_of(route_rule::least_load);
+  config.max_queued = 3;
+  auto router = router_of(config, 1, 1);
+  place(router, "run", {.tenant = "a"});
+  for (const auto* id : {"a1", "a2", "a3"}) place(router, id, {.tenant = "a"});
+  const auto refused = router.submit(request("a4", {.tenant = "a"}), 0);
+  REQUIRE(!refused);
+  CHECK(refused.error().code == errc::queue_full);
+  CHECK(refused.error().message == "3 requests wait for a replica, at most 3 may");
+  CHECK(router.take_refused(0).empty());
+  CHECK(place(router, "b1", {.tenant = "b"}) == -1);
+  const auto pushed_out = router.take_refused(0);
+  REQUIRE(pushed_out.size() == 1);
+  CHECK(pushed_out[0].id == "a3");
+  CHECK(pushed_out[0].why.code == errc::queue_full);
+  CHECK(!router.submit(request("b2", {.tenant = "b"}), 0));  // it would have as many as a
+  CHECK(router.waiting() == 3);
+}
+
+TEST_CASE("a request waits as long as it may, then it is refused with overloaded") {
+  auto config = config_of(route_rule::least_load);
+  config.queue_timeout_us = 1'000'000;
+  auto router = router_of(config, 1, 1);
+  CHECK(router.next_deadline_us() == -1);
+  place(router, "run");
+  CHECK(router.next_deadline_us() == -1);
+  CHECK(router.submit(request("a"), 10).has_value());
+  CHECK(router.submit(request("b"), 20).has_value());
+  CHECK(router.next_deadline_us() == 1'000'010);
+  CHECK(router.take_refused(1'000'009).empty());
+  const auto late = router.take_refused(1'000'010);
+  REQUIRE(late.size() == 1);
+  CHECK(late[0].id == "a");
+  CHECK(late[0].why.code == errc::overloaded);
+  CHECK(late[0].why.message == "no replica had room for the request within 1000 ms; 1 wait");
+  CHECK(router.next_deadline_us() == 1'000'020);
+  start_and_end(router, 0, "run");
+  CHECK(routed(router) == names{"b"});
+  CHECK(router.next_deadline_us() == -1);
+  // Given back, it has as long again.
+  CHECK(router.give_back(0, "b", 5'000'000));
+  CHECK(router.next_deadline_us() == 6'000'000);
+}
+
+TEST_CASE("a request that is cancelled while it waits reaches no replica") {
+  auto router = router_of(config_of(route_rule::least_load), 1, 1);
+  place(router, "run");
+  place(router, "a");
+  place(router, "b");
+  CHECK(router.cancel("a"));
+  CHECK_FALSE(router.cancel("a"));
+  CHECK_FALSE(router.cancel("run"));  // its replica has to end it
+  start_and_end(router, 0, "run");
+  CHECK(serve_all(router) == names{"b"});
+}
+
+TEST_CASE("a lost replica ends what it had started; what it had not goes elsewhere in order") {
+  auto router = router_of(config_of(route_rule::round_robin), 2, 4);
+  for (const auto* id : {"a", "b", "c", "d", "e", "f"}) place(router, id);  // 0: a, c, e
+  CHECK(router.started(0, "c", 0));
+  CHECK(router.started(1, "b", 0));
+  const error gone{errc::rank_lost, "replica 0 is lost", {}};
+  CHECK(router.lose_replica(0, gone, 0) == names{"c"});
+  CHECK(routed(router) == names{"a"});   // replica 1 has room for one
+  CHECK_FALSE(router.ended(0, "a", 3));  // it is not there any more
+  CHECK(router.ended(1, "b", 3));
+  CHECK(routed(router) == names{"e"});
+  CHECK(router.lose_replica(1, gone, 0).empty());
+  const auto refused = router.take_refused(0);
+  REQUIRE(refused.size() == 4);
+  CHECK(refused[0].id == "a");
+  CHECK(refused[3].id == "f");
+  CHECK(refused[0].why.code == errc::rank_lost);
+  CHECK(router.open() == 0);
+}
+
+TEST_CASE("while no replica is ready requests wait; where none exists they are refused") {
+  request_router router(config_of(route_rule::prefix));
+  const auto refused = router.submit(request("a"), 0);
+  REQUIRE(!refused);
+  CHECK(refused.error().code == errc::not_ready);
+  router.add_replica(3, 1);
+  CHECK(place(router, "a") == -1);
+  CHECK(router.take_refused(0).empty());
+  router.set_ready(3, true);
+  CHECK(routed(router) == names{"a"});
+  // A retired one ends what it has.
+  router.retire_replica(3, {errc::not_ready, "it left", {}});
+  CHECK(router.submit(request("b"), 0).error().message == "it left");
+  CHECK(router.started(3, "a", 0));
+  CHECK(router.ended(3, "a", 1));
+  CHECK_FALSE(router.replicas().has(3));
+}
+
+TEST_CASE("a request that one replica refuses goes to another, and ends when all have") {
+  auto router = router_of(config_of(route_rule::least_load), 2, 4);
+  CHECK(place(router, "a") == 0);
+  CHECK(router.refuse(0, "a", 0));
+  const auto second = router.take_routes();
+  REQUIRE(second.size() == 1);
+  CHECK(second[0].replica == 1);
+  CHECK_FALSE(router.refuse(1, "a", 0));
+  CHECK(router.open() == 0);
+  // The one that would take it leaves: the first is asked again, and nobody waits behind it.
+  CHECK(place(router, "b") == 0);
+  CHECK(router.refuse(0, "b", 0));
+  router.set_ready(1, false);
+  CHECK(router.submit(request("c"), 0).has_value());
+  CHECK(routed(router) == names{"b", "c"});
+  CHECK_FALSE(router.refuse(0, "b", 0));
+}
+
+TEST_CASE("an id is used once at a time, and notes from elsewhere change nothing") {
+  auto router = router_of(config_of(route_rule::least_load), 2, 4);
+  CHECK(place(router, "a") == 0);
+  const auto again = router.submit(request("a"), 0);
+  REQUIRE(!again);
+  CHECK(again.error().param == "request_id");
+  CHECK_FALSE(router.started(1, "a", 0));
+  CHECK_FALSE(router.ended(1, "a", 0));
+  CHECK_FALSE(router.give_back(1, "a", 0));
+  CHECK_FALSE(router.ended(0, "nobody", 0));
+  CHECK(router.started(0, "a", 0));
+  CHECK_FALSE(router.started(0, "a", 0));
+  CHECK_FALSE(router.give_back(0, "a", 0));
+  CHECK(router.ended(0, "a", 4));
+  CHECK(place(router, "a") == 0);
+}
+
+TEST_CASE("an outline has a fingerprint for each whole stride, equal as far as prompts are") {
+  generate_request one;
+  one.ids.emplace(3 * stride_ids + 5, 17);
+  auto two = one;
+  (*two.ids)[2 * stride_ids] = 18;
+  const auto a = outline_of(one);
+  const auto b = outline_of(two);
+  CHECK(a.tokens == static_cast<std::int64_t>(3 * stride_ids + 5));
+  REQUIRE(a.prefix.size() == 3);
+  REQUIRE(b.prefix.size() == 3);
+  CHECK(a.prefix[0] == b.prefix[0]);
+  CHECK(a.prefix[0] != a.prefix[1]);
+  CHECK(a.prefix[1] == b.prefix[1]);
+  CHECK(a.prefix[2] != b.prefix[2]);
+  auto salted = one;
+  salted.cache_salt = "of somebody";
+  CHECK(outline_of(salted).prefix[0] != a.prefix[0]);
+  generate_request text;
+  text.text = std::string(stride_bytes * 2 - 1, 'x');
+  CHECK(outline_of(text).prefix.size() == 1);
+  CHECK(outline_of(text).tokens == 128);
+  generate_request chat;
+  chat.chat = *text.text;
+  CHECK(outline_of(chat).prefix[0] != outline_of(text).prefix[0]);
+  text.text = std::string(stride_bytes * (strides_most + 9), 'x');
+  CHECK(outline_of(text).prefix.size() == strides_most);
+  CHECK(outline_of({}).prefix.empty());
+}

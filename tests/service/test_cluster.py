@@ -1,0 +1,247 @@
+"""Several processes: nodes, a gateway before them, and what happens when one of them leaves."""
+
+import concurrent.futures
+import signal
+import threading
+import time
+
+import pytest
+
+from checks import answer_of
+from script import FOX
+from service import PATIENCE, Server, chat_body, free_port, wait_for
+from wire import Answer, Raw, events, frames, post
+
+CHAT = "/v1/chat/completions"
+PACED = {"step_ms": 5, "answers": [{"when": "#fox", "say": FOX}, {"when": "#long", "then": "go on"}],
+         "otherwise": {"say": "OK."}}
+FAST_LINKS = ("--heartbeat-interval", "100ms", "--connection-timeout", "1s")
+
+
+class Cluster:
+    """Nodes and a gateway that sends requests to them."""
+
+    def __init__(self, count, *flags, script=None):
+        self.flags = flags
+        self.script = script or PACED
+        self.ports = [free_port() for _ in range(count)]
+        with concurrent.futures.ThreadPoolExecutor(count) as pool:
+            self.nodes = list(pool.map(self.start_node, range(count)))
+        peers = ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        self.gateway = Server("--connect", peers, *FAST_LINKS, command="gateway")
+        wait_for(lambda: self.replicas() == count, "the gateway knows every node")
+
+    def start_node(self, i):
+        return Server("--actor-port", str(self.ports[i]), "--node-name", f"n{i}", "--max-num-seqs", "16",
+                      *FAST_LINKS, *self.flags, script=self.script)
+
+    def replicas(self):
+        return int(self.gateway.metrics().get(("cluster_nodes", ("state", "up")), 0))
+
+    def check_rest(self):
+        for it in [self.gateway, *self.nodes]:
+            it.check_rest()
+
+    def stop(self):
+        for it in [self.gateway, *self.nodes]:
+            it.stop()
+
+
+@pytest.fixture
+def cluster():
+    started = []
+
+    def start(count=3, *flags, **options):
+        started.append(Cluster(count, *flags, **options))
+        return started[-1]
+
+    yield start
+    for it in started:
+        it.stop()
+
+
+def together(count, work):
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        return list(pool.map(work, range(count)))
+
+
+def test_requests_spread_and_answers_are_those_of_one_node(cluster):
+    it = cluster(3, "--no-prefix-cache")
+    texts = together(24, lambda i: answer_of(it.gateway.chat(f"#long {i}", max_tokens=30))[0]["message"]["content"])
+    alone = [answer_of(it.nodes[0].chat(f"#long {i}", max_tokens=30))[0]["message"]["content"] for i in range(24)]
+    assert texts == alone
+    assert all(node.metrics()["request_success_total"] >= 2 for node in it.nodes)
+    listed = it.gateway.get("/v1/models").json()["data"]
+    assert len(listed) == 1
+    it.check_rest()
+
+
+def test_a_client_that_is_killed_leaves_nothing(cluster):
+    it = cluster(2)
+    raws = [Raw(it.gateway.port) for _ in range(12)]
+    for raw in raws:
+        raw.send(post(CHAT, chat_body("#long", stream=True, max_tokens=8000)))
+        raw.until(b"data: ")
+    for raw in raws:
+        raw.reset()
+    it.check_rest()
+
+
+def test_a_killed_node_ends_its_requests_and_others_go_on(cluster):
+    it = cluster(3, "--no-prefix-cache")
+    raws = [Raw(it.gateway.port) for _ in range(12)]
+    for i, raw in enumerate(raws):
+        raw.send(post(CHAT, chat_body(f"#long {i}", stream=True, max_tokens=120)))
+        raw.head()
+        raw.chunk()
+    it.nodes[0].kill()
+    ends = {"whole": 0, "lost": 0}
+    for raw in raws:
+        data = b""
+        while piece := raw.chunk():
+            data += piece
+        last = frames(data)[-1]
+        if last == b"[DONE]":
+            ends["whole"] += 1
+        else:
+            assert b'"rank_lost"' in last, last
+            ends["lost"] += 1
+        raw.close()
+    assert ends["whole"] and ends["lost"], ends
+    wait_for(lambda: it.replicas() == 2, "one node is gone")
+    assert all(one.status_code == 200 for one in together(12, lambda i: it.gateway.chat("#fox")))
+    it.nodes[0] = it.start_node(0)
+    wait_for(lambda: it.replicas() == 3, "it is back")
+    it.check_rest()
+
+
+def test_a_stopped_node_is_given_up_and_taken_back(cluster):
+    it = cluster(2)
+    it.nodes[1].signal(signal.SIGSTOP)
+    try:
+        wait_for(lambda: it.replicas() == 1, "its silence is noticed")
+        assert all(one.status_code == 200 for one in together(8, lambda i: it.gateway.chat(f"#fox {i}")))
+    finally:
+        it.nodes[1].signal(signal.SIGCONT)
+    wait_for(lambda: it.replicas() == 2, "it is back")
+    it.check_rest()
+
+
+def test_half_open_connections_to_the_actor_port(cluster):
+    """Whoever connects and says nothing, or nonsense, hinders nobody."""
+    it = cluster(1)
+    raws = [Raw(it.ports[0]) for _ in range(20)]
+    for i, raw in enumerate(raws):
+        if i % 2:
+            raw.send(b"\x00\xff" * 300)
+    assert answer_of(it.gateway.chat("#fox"))[0]["message"]["content"] == FOX
+    for raw in raws:
+        raw.reset()
+    it.check_rest()
+
+
+def test_drain_under_load(cluster):
+    it = cluster(2)
+    raws = [Raw(it.nodes[0].port) for _ in range(6)]
+    for raw in raws:
+        raw.send(post(CHAT, chat_body("#long", stream=True, max_tokens=80)))
+        raw.head()
+        raw.chunk()
+    it.nodes[0].signal(signal.SIGTERM)
+    texts = together(10, lambda i: it.gateway.chat(f"#fox {i}"))
+    assert all(one.status_code == 200 for one in texts), [one.text[:200] for one in texts]
+    for raw in raws:
+        data = b""
+        while piece := raw.chunk():
+            data += piece
+        assert data.endswith(b"data: [DONE]\n\n")
+        raw.close()
+    assert it.nodes[0].wait() == 0
+    it.nodes.pop(0).stop()
+    it.check_rest()
+
+
+def test_a_rolling_restart_fails_no_request(cluster):
+    it = cluster(3)
+    failures, count = [], [0]
+    is_over = threading.Event()
+
+    def load(i):
+        while not is_over.is_set():
+            reply = it.gateway.chat(f"#fox {i}", max_tokens=40)
+            count[0] += 1
+            if reply.status_code != 200:
+                failures.append(reply.text[:300])
+
+    workers = [threading.Thread(target=load, args=(i,)) for i in range(6)]
+    for worker in workers:
+        worker.start()
+    try:
+        for i in range(3):
+            assert it.nodes[i].stop() == 0
+            wait_for(lambda: it.replicas() == 2, "one is gone")
+            it.nodes[i] = it.start_node(i)
+            wait_for(lambda: it.replicas() == 3, "it is back")
+    finally:
+        is_over.set()
+        for worker in workers:
+            worker.join()
+    assert not failures, (len(failures), count[0], failures[0])
+    assert count[0] > 10
+    it.check_rest()
+
+
+def test_a_gateway_without_nodes_says_so():
+    port = free_port()
+    gateway = Server("--connect", f"127.0.0.1:{port}", *FAST_LINKS, command="gateway", wait=False)
+    try:
+        wait_for(lambda: "http://" in gateway.log(), "it listens")
+        gateway.wait_until_ready()
+        reply = gateway.post(CHAT, chat_body("#fox"))
+        assert reply.status_code == 503 and int(reply.headers["retry-after"]) >= 1
+        assert gateway.get("/health/ready").status_code == 503
+        node = Server("--actor-port", str(port), script=PACED)
+        try:
+            wait_for(lambda: gateway.get("/health/ready").status_code == 200, "it finds the node")
+            assert answer_of(gateway.chat("#fox"))[0]["message"]["content"] == FOX
+        finally:
+            node.stop()
+    finally:
+        gateway.stop()
+
+
+def test_a_peer_of_a_serving_node(own):
+    """serve --peer: a node that computes and sends requests on."""
+    port = free_port()
+    other = own("--actor-port", str(port), script=PACED)
+    it = own("--peer", f"127.0.0.1:{port}", "--routing", "round_robin", *FAST_LINKS, script=PACED)
+    wait_for(lambda: it.metrics().get(("cluster_nodes", ("state", "up")), 0) >= 1, "it knows its peer")
+    replies = together(12, lambda i: it.chat(f"#fox {i}"))
+    assert all(one.status_code == 200 for one in replies)
+    assert other.metrics()["request_success_total"] >= 3
+    for one in (it, other):
+        one.check_rest()
+
+
+def test_replicas_in_one_node(serve):
+    it = serve("--dp-size", "3", "--routing", "round_robin", "--max-num-seqs", "4", script=PACED)
+    replies = together(24, lambda i: it.post(CHAT, {**chat_body("#long", max_tokens=20), "seed": i}))
+    assert all(one.status_code == 200 for one in replies)
+    assert len({one.json()["choices"][0]["message"]["content"] for one in replies}) == 1
+    sent = {key: value for key, value in it.metrics().items()
+            if isinstance(key, tuple) and key[0] == "router_requests_total"}
+    assert len(sent) == 3 and all(value >= 8 for value in sent.values()), sent
+
+
+def test_streams_through_a_gateway_are_gapless(cluster):
+    it = cluster(2)
+
+    def ask(i):
+        with Raw(it.gateway.port) as raw:
+            raw.send(post(CHAT, chat_body(f"#fox {i}", stream=True)))
+            return Answer(events(raw.response()[2])).text[0]
+
+    assert together(16, ask) == [FOX] * 16
+    began = time.monotonic()
+    it.check_rest()
+    assert time.monotonic() - began < PATIENCE

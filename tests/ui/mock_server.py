@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Plays recorded snapshots of a node to the dashboard: python3 tests/ui/mock_server.py --port 8088
+
+The recording (snapshots.jsonl: a snapshot of actors/dashboard_snapshot.hpp per line) begins again
+when it has ended, with later steps and times. --key, --groups, --loading and --no-stream show the
+page what a recording of a plain node lacks."""
+import argparse
+import http.server
+import json
+import pathlib
+import threading
+import time
+import urllib.parse
+
+HERE = pathlib.Path(__file__).resolve().parent
+PAGE = HERE.parent.parent / "runtime" / "http" / "dashboard.html"
+HOSTILE_ID = "<img src=x onerror=document.title='broken'>"
+
+
+class Recording:
+    """Snapshots without end."""
+
+    def __init__(self):
+        self.frames = [json.loads(line) for line in open(HERE / "snapshots.jsonl", encoding="utf-8")]
+        steps = [step for frame in self.frames for step in frame["steps"]]
+        self.steps = steps[-1]["step"] - steps[0]["step"] + 1
+        self.time_us = self.frames[-1]["now_us"] - self.frames[0]["now_us"] + 50_000
+
+    def frame(self, number, groups=False, hostile=False):
+        turn, which = divmod(number, len(self.frames))
+        out = json.loads(json.dumps(self.frames[which]))
+        for step in out["steps"]:
+            step["step"] += turn * self.steps
+            for lane in ("plan", "forward", "sample", "settle"):
+                if step[lane]:
+                    step[lane] = [at + turn * self.time_us for at in step[lane]]
+        out["newest_step"] += turn * self.steps
+        out["now_us"] += turn * self.time_us
+        out["uptime_s"] += number // 2
+        first, last = self.frames[0]["totals"], self.frames[-1]["totals"]
+        for name, value in out["totals"].items():
+            if not isinstance(value, dict):
+                out["totals"][name] = value + turn * (last[name] - first[name])
+        if groups:
+            out["group"] = {"size": 4, "go": 40 + number, "wait": 310 + 3 * number, "vetoed": 2}
+            load = [[(e * 37 + r * 11 + number) % 90 + (80 if e == 5 * r else 0) for e in range(32)]
+                    for r in range(4)]
+            sums = [sum(rank) for rank in load]
+            out["eplb"] = {"placement_version": 3, "imbalance": max(sums) * len(sums) / sum(sums),
+                           "gain": 0.21, "rebalances": 3, "cancelled": 1, "load": load}
+        if hostile:
+            out["requests"].insert(0, dict(out["requests"][0], id=HOSTILE_ID, state="queued"))
+            out["requests_total"] += 1
+        return out
+
+
+class Mock(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, port=0, key="", groups=False, loading=False, no_stream=False, interval=0.25):
+        super().__init__(("127.0.0.1", port), Handler)
+        self.recording = Recording()
+        self.key, self.groups, self.loading, self.no_stream = key, groups, loading, no_stream
+        self.interval = interval
+        self.calls = []  # (method, path, body) of what changes something
+        self.draining = False
+        self.is_gone = False
+
+    def url(self):
+        return "http://127.0.0.1:%d/" % self.server_address[1]
+
+    def start(self):
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+        return self
+
+    def snapshot(self, number):
+        out = self.recording.frame(number, self.groups, hostile=True)
+        if self.draining:
+            out["health"]["state"] = "draining"
+        return out
+
+    def handle_error(self, request, client_address):
+        pass  # a page that leaves is no fault
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def give(self, body, status=200, kind="application/json"):
+        data = body.encode() if isinstance(body, str) else body
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def fail(self, status, message):
+        self.give(json.dumps({"error": {"message": message, "type": "mock", "param": None, "code": "mock"}}), status)
+
+    def stream(self, pieces):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
+        self.send_header("Cache-Control", "no-cache")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        for piece in pieces:
+            if self.server.is_gone:
+                return
+            self.wfile.write(("data: %s\n\n" % piece).encode())
+            self.wfile.flush()
+
+    def may_not(self, path):
+        if self.server.is_gone:
+            self.close_connection = True
+            return True
+        if path == "/" or not self.server.key:
+            return False
+        if self.headers.get("Authorization") == "Bearer " + self.server.key:
+            return False
+        self.fail(401, "the API key is missing or wrong")
+        return True
+
+    def do_GET(self):
+        url = urllib.parse.urlparse(self.path)
+        mock = self.server
+        if self.may_not(url.path):
+            return
+        if url.path == "/":
+            self.give(PAGE.read_bytes(), kind="text/html; charset=utf-8")
+        elif url.path == "/health" and mock.loading:
+            self.give(json.dumps({"status": "loading", "progress": 0.42, "stage": "reading weights"}), 503)
+        elif url.path == "/v1/internal/events" and mock.loading:
+            self.fail(503, "the model is not loaded yet")
+        elif url.path == "/v1/internal/events" and not mock.no_stream:
+            self.stream(self.snapshots())
+        elif url.path == "/v1/internal/snapshot":
+            self.give(json.dumps(mock.snapshot(int(time.monotonic() / mock.interval))))
+        elif url.path == "/debug/trace":
+            self.give('{"traceEvents":[]}')
+        else:
+            self.fail(404, "no such path")
+
+    def snapshots(self):
+        number = 0
+        while True:
+            yield json.dumps(self.server.snapshot(number))
+            number += 1
+            time.sleep(self.server.interval)
+
+    def do_DELETE(self):
+        if self.may_not(self.path):
+            return
+        self.server.calls.append(("DELETE", urllib.parse.unquote(self.path), ""))
+        self.give('{"cancelled":1}')
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        if self.may_not(self.path):
+            return
+        self.server.calls.append(("POST", self.path, body))
+        if self.path == "/v1/chat/completions":
+            asked = json.loads(body)
+            if asked["messages"][-1]["content"] == "fail":
+                return self.fail(400, "temperature: found 9, expected 0 to 2")
+            return self.stream(self.answer(asked))
+        if self.path == "/v1/internal/drain":
+            self.server.draining = True
+        if self.path == "/v1/internal/resume":
+            self.server.draining = False
+        return self.give('{"status":"ok"}')
+
+    def answer(self, asked):
+        def chunk(delta, finish=None):
+            return json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+        yield chunk({"role": "assistant", "content": ""})
+        if asked["thinking"]["type"] == "enabled":
+            yield chunk({"reasoning_content": "It asks for a sum."})
+        words = ["The ", "sum ", "is ", "<b>12</b>."]
+        if asked["messages"][-1]["content"] == "go on":
+            words = ["and "] * 10_000
+        for word in words:
+            time.sleep(0.02)
+            yield chunk({"content": word})
+        yield chunk({}, "stop")
+        yield json.dumps({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 4,
+                                                   "prompt_tokens_details": {"cached_tokens": 8}}})
+        yield "[DONE]"
+
+
+def main():
+    flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    flags.add_argument("--port", type=int, default=8088)
+    flags.add_argument("--key", default="")
+    for name in ("groups", "loading", "no-stream"):
+        flags.add_argument("--" + name, action="store_true")
+    given = flags.parse_args()
+    mock = Mock(given.port, given.key, given.groups, given.loading, given.no_stream)
+    print("the dashboard with a recorded node: " + mock.url())
+    mock.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
