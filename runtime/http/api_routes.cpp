@@ -29,6 +29,7 @@ constexpr std::array routes{
   api_route{"GET", "/metrics", api_call::metrics},
   api_route{"GET", "/version", api_call::version},
   api_route{"GET", "/openapi.json", api_call::openapi},
+  api_route{"GET", "/", api_call::page, open},
   api_route{"GET", "/v1/internal/requests", api_call::requests},
   api_route{"DELETE", "/v1/internal/requests/{id}", api_call::cancel_request},
   api_route{"GET", "/v1/internal/stats", api_call::stats},

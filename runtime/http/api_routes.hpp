@@ -22,6 +22,7 @@ enum class api_call : std::uint8_t {
   metrics,
   version,
   openapi,
+  page,
   requests,
   cancel_request,
   stats,

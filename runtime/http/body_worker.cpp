@@ -1,5 +1,9 @@
 #include "runtime/http/body_worker.hpp"
 
+#include <exception>
+
+#include "runtime/base/log.hpp"
+
 namespace deepinfer {
 
 body_worker::body_worker(std::size_t most_waiting)
@@ -41,7 +45,12 @@ void body_worker::run() {
       work = std::move(waiting_.front());
       waiting_.pop_front();
     }
-    work();
+    // Whoever waits for the answer is told by the end of what was posted.
+    try {
+      work();
+    } catch (const std::exception& failure) {
+      log(severity::error, "http: a large body: {}", failure.what());
+    }
   }
 }
 

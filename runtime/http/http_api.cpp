@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "runtime/http/api_rules.hpp"
+#include "runtime/http/dashboard.hpp"
 #include "runtime/http/json_text.hpp"
 #include "runtime/http/openapi.hpp"
 
@@ -18,6 +19,12 @@ constexpr std::chrono::seconds model_memory{10};
 
 bool is_open(const api_route& route, bool open_metrics) {
   return route.is_open || (open_metrics && route.call == api_call::metrics);
+}
+
+/// One is there, or its header promises one.
+bool has_body(const http_request& request) {
+  const auto* length = request.header("content-length");
+  return !request.body.empty() || request.header("transfer-encoding") || (length && *length != "0");
 }
 
 std::string_view id_prefix(const api_route* route) {
@@ -34,7 +41,6 @@ http_api::http_api(http_api_options options, api_keys keys, metrics* counts, htt
     metrics_(counts),
     counts_(std::make_shared<http_counts>(counts)),
     after_(std::move(after)),
-    openapi_(std::make_shared<const std::string>(openapi_text())),
     worker_(most_large_bodies) {}
 
 http_api::~http_api() = default;
@@ -89,11 +95,12 @@ result<void> http_api::admit_route(const http_request& request, const api_route*
   if (!is_public && request.method != "OPTIONS")
     if (const auto tenant = keys_.tenant_of(request); !tenant)
       return tl::unexpected<error>(tenant.error());
-  if (route && route->takes_json) return check_content_type(request);
+  if (route && route->takes_json && has_body(request)) return check_content_type(request);
   return {};
 }
 
 result<void> http_api::admit(const http_request& request) const {
+  if (!has_body(request)) return {};  // `handle` says the same, and more
   return admit_route(request, match_route(request.method, request.path).route);
 }
 
@@ -109,6 +116,11 @@ void http_api::handle(std::shared_ptr<const http_request> request,
     return on->fail(admitted.error());
   if (match.route && !is_open(*match.route, options_.open_metrics))
     on->tenant = keys_.tenant_of(*request).value_or("");
+  if (match.route && match.route->takes_json && request->body.size() >= options_.large_body) {
+    if (!worker_.post([this, on] { dispatch(on); }))
+      on->fail({errc::overloaded, "too many large requests are waiting to be read", {}});
+    return;
+  }
   if (match.route) return dispatch(on);
   if (match.allow.empty())
     return on->fail({errc::not_found,
@@ -137,9 +149,19 @@ void http_api::dispatch(const exchange_ptr& on) {
   case api_call::ready: return show_health(on);
   case api_call::metrics: return show_metrics(on);
   case api_call::version: return on->send_json(options_.version_json);
-  case api_call::openapi: return on->send_json(*openapi_);
+  case api_call::openapi: return show_openapi(on);
+  case api_call::page: return show_page(on);
   default: return dispatch_operator(on);
   }
+}
+
+void http_api::show_openapi(const exchange_ptr& on) {
+  std::int32_t vocab_size = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (served_) vocab_size = served_->vocab_size;
+  }
+  on->send_json(openapi_text(options_.limits.max_n, vocab_size));
 }
 
 std::shared_ptr<engine_link> http_api::engine() const {
@@ -149,10 +171,16 @@ std::shared_ptr<engine_link> http_api::engine() const {
 
 std::shared_ptr<engine_link> http_api::engine_of(const exchange_ptr& on) {
   loading_state loading;
+  bool is_over = false;
   {
     const std::lock_guard lock(mutex_);
     if (engine_) return engine_;
     loading = loading_;
+    is_over = is_draining_;
+  }
+  if (is_over) {
+    on->fail({errc::server_shutdown, "the server is stopping", {}});
+    return nullptr;
   }
   on->fail({errc::not_ready,
             fmt::format("the model is being loaded: {}, {:.0f} % done", loading.stage,

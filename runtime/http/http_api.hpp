@@ -67,6 +67,7 @@ private:
   };
 
   void dispatch(const exchange_ptr& on);
+  void show_openapi(const exchange_ptr& on);
   void dispatch_operator(const exchange_ptr& on);
   result<void> admit_route(const http_request& request, const api_route* route) const;
   std::string next_id(const api_route* route);
@@ -99,7 +100,6 @@ private:
 
   // http_api_generate.cpp
   void generate(const exchange_ptr& on);
-  void read_and_start(const exchange_ptr& on);
   void start(const exchange_ptr& on, openai_job job, const model_info& served);
   void tokenize(const exchange_ptr& on);
   void detokenize(const exchange_ptr& on);
@@ -120,6 +120,7 @@ private:
   void stop_profile(const exchange_ptr& on);
   void show_trace(const exchange_ptr& on, std::int64_t steps);
   void show_snapshot(const exchange_ptr& on);
+  void show_page(const exchange_ptr& on);
   void begin_events(const exchange_ptr& on);
 
   http_api_options options_;
@@ -127,7 +128,6 @@ private:
   metrics* metrics_;
   std::shared_ptr<http_counts> counts_;
   http_timer after_;
-  std::shared_ptr<const std::string> openapi_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -38,12 +38,6 @@ void http_api::generate(const exchange_ptr& on) {
       return on->fail({errc::draining, "the server takes no new requests: it is stopping", {}});
   }
   if (!engine_of(on)) return;
-  if (on->request().body.size() < options_.large_body) return read_and_start(on);
-  if (!worker_.post([this, on] { read_and_start(on); }))
-    on->fail({errc::overloaded, "too many large requests are waiting to be read", {}});
-}
-
-void http_api::read_and_start(const exchange_ptr& on) {
   const auto endpoint =
     on->route->call == api_call::chat ? openai_endpoint::chat : openai_endpoint::completion;
   auto job = read_openai_request(endpoint, on->request().body, options_.limits);

@@ -40,6 +40,8 @@ constexpr std::array rows{
            "text/plain; version=0.0.4; charset=utf-8"},
   call_row{api_call::version, "Version and libraries", "", "Object", false, false},
   call_row{api_call::openapi, "This document", "", "Object", false, false},
+  call_row{api_call::page, "The dashboard; it asks for a key itself", "", "Text", false, false,
+           false, "text/html; charset=utf-8"},
   call_row{api_call::requests, "Open requests", "", "RequestList", false, false},
   call_row{api_call::cancel_request, "Cancel a request", "", "Cancelled", false, false},
   call_row{api_call::stats, "What the node is doing", "", "Object", false, false},
@@ -82,7 +84,7 @@ bool is_generation(api_call call) {
 
 bool needs_no_engine(api_call call) {
   return call == api_call::live || call == api_call::version || call == api_call::openapi ||
-         call == api_call::metrics;
+         call == api_call::metrics || call == api_call::page;
 }
 
 json::object answers_of(const api_route& route, const call_row& row) {
@@ -152,9 +154,16 @@ std::string lower(std::string_view method) {
   return out;
 }
 
+/// Bounds that are settings or the model's.
+void set_bounds(json::object& schemas, std::int32_t max_n, std::int32_t vocab_size) {
+  for (const auto* name : {"ChatRequest", "CompletionRequest"})
+    schemas.at(name).at("properties").at("n").as_object()["maximum"] = max_n;
+  if (vocab_size > 0) schemas.at("TokenId").as_object()["maximum"] = vocab_size - 1;
+}
+
 }  // namespace
 
-std::string openapi_text() {
+std::string openapi_text(std::int32_t max_n, std::int32_t vocab_size) {
   json::object paths;
   for (const auto& route : api_routes()) {
     auto& path = paths[route.path];
@@ -163,6 +172,7 @@ std::string openapi_text() {
   }
   auto schemas = parse_json(openapi_schemas());
   DI_CHECK(schemas.has_value(), "{}", schemas.error().message);
+  set_bounds(schemas->as_object(), max_n, vocab_size);
   json::object schemes{{"bearer", {{"type", "http"}, {"scheme", "bearer"}}},
                        {"key", {{"type", "apiKey"}, {"in", "header"}, {"name", "x-api-key"}}}};
   const json::array security{json::object{{"bearer", json::array{}}},

@@ -1,13 +1,14 @@
 /// openapi.json: what every path takes and answers, from the table of paths (api_routes.hpp).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace deepinfer {
 
-/// OpenAPI 3.1, compact JSON.
-std::string openapi_text();
+/// OpenAPI 3.1, compact JSON. `vocab_size` 0: not known yet.
+std::string openapi_text(std::int32_t max_n, std::int32_t vocab_size);
 
 /// Components, as JSON text: schemas by name.
 std::string_view openapi_schemas();

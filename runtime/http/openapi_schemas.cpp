@@ -7,6 +7,7 @@ namespace {
 constexpr std::string_view schemas = R"json({
 "Text":{"type":"string"},
 "Object":{"type":"object"},
+"TokenId":{"type":"integer","minimum":0,"maximum":2147483647},
 "Error":{
   "type":"object","required":["error"],
   "properties":{
@@ -94,9 +95,7 @@ constexpr std::string_view schemas = R"json({
     "stop_token_ids":{
       "anyOf":[
         {"type":"null"},
-        {
-          "type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647},
-          "maxItems":256}]},
+        {"type":"array","items":{"$ref":"#/components/schemas/TokenId"},"maxItems":256}]},
     "logit_bias":{
       "type":["object","null"],"maxProperties":4096,
       "patternProperties":{
@@ -113,15 +112,12 @@ constexpr std::string_view schemas = R"json({
     "prompt":{
       "anyOf":[
         {"type":"string"},
-        {
-          "type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647},
-          "minItems":1},
+        {"type":"array","items":{"$ref":"#/components/schemas/TokenId"},"minItems":1},
         {"type":"array","minItems":1,"maxItems":256,"items":{"type":"string"}},
         {
           "type":"array","minItems":1,"maxItems":256,
           "items":{
-            "type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647},
-            "minItems":1}}]},
+            "type":"array","items":{"$ref":"#/components/schemas/TokenId"},"minItems":1}}]},
     "echo":{"enum":[false,null]},"suffix":{"enum":["",null]},"best_of":{"enum":[1,null]},
     "logprobs":{"type":["integer","null"],"minimum":0,"maximum":20},
     "model":{"type":["string","null"]},
@@ -151,9 +147,7 @@ constexpr std::string_view schemas = R"json({
     "stop_token_ids":{
       "anyOf":[
         {"type":"null"},
-        {
-          "type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647},
-          "maxItems":256}]},
+        {"type":"array","items":{"$ref":"#/components/schemas/TokenId"},"maxItems":256}]},
     "logit_bias":{
       "type":["object","null"],"maxProperties":4096,
       "patternProperties":{
@@ -245,7 +239,7 @@ constexpr std::string_view schemas = R"json({
   "type":"object","required":["tokens"],
   "properties":{
     "model":{"type":["string","null"]},
-    "tokens":{"type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647}}}},
+    "tokens":{"type":"array","items":{"$ref":"#/components/schemas/TokenId"}}}},
 "DetokenizeAnswer":{
   "type":"object","required":["prompt"],"properties":{"prompt":{"type":"string"}}},
 "RenderRequest":{

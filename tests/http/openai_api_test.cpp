@@ -1,10 +1,12 @@
 // Paths, keys, errors and operators' calls, over a scripted engine.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 
 #include "runtime/http/api_rules.hpp"
+#include "runtime/http/dashboard.hpp"
 #include "runtime/http/metrics_text.hpp"
 #include "runtime/http/openapi.hpp"
 #include "tests/http/api_fixture.hpp"
@@ -91,6 +93,14 @@ TEST_CASE("unknown paths and methods have the envelope, and 405 says what is all
     CHECK(reply->header("Content-Type") == "application/json");
 }
 
+TEST_CASE("the page is shown to everyone, since it says nothing") {
+  api_bench bench({}, {"key"});
+  const auto page = bench.ask("GET", "/");
+  CHECK(page->status == 200);
+  CHECK(page->header("Content-Type") == "text/html; charset=utf-8");
+  CHECK(page->body.find("<html") != std::string::npos);
+}
+
 TEST_CASE("every answer has an id of ours") {
   api_bench bench;
   std::set<std::string> ids;
@@ -109,7 +119,23 @@ TEST_CASE("only JSON is read, and nothing said is JSON") {
   CHECK(status({{"Content-Type", "application/json; charset=utf-8"}}) == 400);
   CHECK(status({{"content-type", "Application/Vnd.x+JSON"}}) == 400);
   CHECK(status({{"Content-Type", "text/plain"}}) == 415);
+  bench.engine->answers["drain"] = to_wire(text_reply{"0 left"});
+  CHECK(bench.ask("POST", "/v1/internal/drain", "", {{"Content-Type", "text/plain"}})->status ==
+        200);
   CHECK(status({{"Content-Type", "multipart/form-data; boundary=x"}}) == 415);
+}
+
+TEST_CASE("a body is refused before it comes, by its header") {
+  api_bench bench({}, {"key"});
+  http_request request;
+  request.method = "POST";
+  request.path = "/v1/completions";
+  request.headers = {{"Content-Length", "30000000"}};
+  CHECK(bench.api->admit(request).error().code == errc::unauthenticated);
+  request.headers.push_back({"Authorization", "Bearer key"});
+  CHECK(bench.api->admit(request).has_value());
+  request.headers.push_back({"Content-Type", "text/plain"});
+  CHECK(bench.api->admit(request).error().code == errc::unsupported_media_type);
 }
 
 TEST_CASE("pages of allowed origins may read answers") {
@@ -200,6 +226,17 @@ TEST_CASE("texts become tokens and tokens texts") {
        {R"({})", R"({"tokens":"a"})", R"({"tokens":[-1]})", R"({"tokens":[1000]})"})
     CHECK(bench.ask("POST", "/detokenize", body)->status == 400);
   CHECK(bench.ask("POST", "/render", R"({})")->json().at("error").at("param") == "messages");
+}
+
+TEST_CASE("the dashboard is given to everybody, before there is a model and without a key") {
+  api_bench bench({}, {"secret"});
+  const auto reply = bench.ask("GET", "/");
+  CHECK(reply->status == 200);
+  CHECK(reply->body == dashboard_page());
+  const auto kind = std::find_if(reply->headers.begin(), reply->headers.end(),
+                                 [](const auto& it) { return it.name == "Content-Type"; });
+  REQUIRE(kind != reply->headers.end());
+  CHECK(kind->value == "text/html; charset=utf-8");
 }
 
 TEST_CASE("operators see and cancel requests") {
@@ -297,7 +334,7 @@ TEST_CASE("metrics of node and process are one text without doubles") {
 }
 
 TEST_CASE("openapi.json has every path that is served, and no other") {
-  const auto read = parse_json(openapi_text()).value();
+  const auto read = parse_json(openapi_text(16, 0)).value();
   std::set<std::string> described, served;
   for (const auto& [path, operations] : read.at("paths").as_object())
     for (const auto& [method, operation] : operations.as_object()) {
@@ -312,7 +349,7 @@ TEST_CASE("openapi.json has every path that is served, and no other") {
   }
   CHECK(described == served);
   // Every reference leads somewhere.
-  const auto text = openapi_text();
+  const auto text = openapi_text(16, 0);
   const auto& schemas = read.at("components").at("schemas").as_object();
   const std::string mark = "#/components/schemas/";
   int references = 0;
@@ -324,8 +361,21 @@ TEST_CASE("openapi.json has every path that is served, and no other") {
   CHECK(references > 50);
 }
 
+TEST_CASE("openapi.json states the bounds of this server and its model") {
+  http_api_options options;
+  options.limits.max_n = 3;
+  api_bench bench(options);
+  const auto bound = [&](const char* schema) {
+    return bench.ask("GET", "/openapi.json")->json().at("components").at("schemas").at(schema);
+  };
+  CHECK(bound("ChatRequest").at("properties").at("n").at("maximum") == 3);
+  CHECK(bound("TokenId").at("maximum") == 2147483647);
+  bench.ask("GET", "/v1/models");
+  CHECK(bound("TokenId").at("maximum") == 999);
+}
+
 TEST_CASE("openapi.json names every field of a request that has an effect") {
-  const auto read = parse_json(openapi_text()).value();
+  const auto read = parse_json(openapi_text(16, 0)).value();
   const auto& schemas = read.at("components").at("schemas").as_object();
   std::string completion = R"({"prompt":"a")";
   for (const auto& [name, schema] : schemas.at("CompletionRequest").at("properties").as_object())
