@@ -32,6 +32,7 @@ hash_node start_hash_node(const hash_node_options& options) {
   facts.model_name = "hash";
   facts.vocab_size = model.vocab;
   facts.max_model_len = options.max_model_len;
+  facts.bos = 2;  // the hash model has no id 0
   const auto intake = std::make_shared<request_intake>(words, facts);
   std::vector<rank_machines> machines;
   for (std::int32_t i = 0; i < options.dp_size; ++i) {
