@@ -28,4 +28,6 @@ install(CODE "
   endif()
   file(INSTALL DESTINATION \"\${etc}/deepinfer\" TYPE FILE
     FILES \"${di_packaging}/serve.yaml\")")
+# Headers and libraries of the client are for `cmake --install`.
+set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};${PROJECT_NAME};Unspecified;/")
 include(CPack)

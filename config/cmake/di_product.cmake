@@ -34,6 +34,16 @@ add_test(NAME "examples: 02_stream_and_cancel answers one chat and cancels anoth
 set_tests_properties("examples: 02_stream_and_cancel answers one chat and cancels another"
   PROPERTIES PASS_REGULAR_EXPRESSION "sum: 7 [+] 5 = 12.*story: [^\n]*.abort.")
 
+add_test(NAME "examples: 03_launch_node answers over the network"
+  COMMAND example_03_launch_node ${PROJECT_SOURCE_DIR}/examples/models/tiny-v41)
+set_tests_properties("examples: 03_launch_node answers over the network"
+  PROPERTIES PASS_REGULAR_EXPRESSION "node example is ready\n16 tokens: ")
+add_test(NAME "examples: 04_watch_actor sees requests come and go"
+  COMMAND example_04_watch_actor ${PROJECT_SOURCE_DIR}/examples/models/tiny-v41)
+set_tests_properties("examples: 04_watch_actor sees requests come and go"
+  PROPERTIES PASS_REGULAR_EXPRESSION "health: ready.*4 requests have ended")
+include(di_client)  # the client library for others
+
 # An installed binary finds its model beside it.
 add_test(NAME "install: the installed binary answers with the installed model"
   COMMAND ${CMAKE_COMMAND} -DBUILD=${PROJECT_BINARY_DIR} -DPREFIX=${PROJECT_BINARY_DIR}/installed

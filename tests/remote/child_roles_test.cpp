@@ -81,6 +81,8 @@ void run_node() {
   if (!door) leave(door.error().message);
   auto sizes = endless();
   sizes.parts.host = *host;
+  if (const auto slow = number("SLOW", 0); slow > 0)
+    sizes.server.slow_consumer_timeout = std::chrono::milliseconds(slow);
   const auto it = start_hash_node(sizes);
   const auto engine = it.engine->connect();
   if (setting("LOADING").empty()) (*door)->attach(engine);

@@ -51,8 +51,9 @@ TEST_CASE("over the network a node gives the tokens that it gives in its own pro
   std::vector<std::vector<token_id>> wanted;
   for (std::int32_t i = 0; i < 24; ++i) {
     const auto prompt = prompt_ids("p" + std::to_string(i), 1 + i * 3);
-    wanted.push_back(expected_ids(prompt, 1 + i * 9));
-    open.push_back(engine.generate(greedy(prompt, 1 + i * 9)).value());
+    // Fewer tokens than a window has chunks: nobody reads yet, and the node has two places.
+    wanted.push_back(expected_ids(prompt, 1 + i * 2));
+    open.push_back(engine.generate(greedy(prompt, 1 + i * 2)).value());
   }
   for (std::size_t i = 0; i < open.size(); ++i) {
     CAPTURE(i);
@@ -61,6 +62,9 @@ TEST_CASE("over the network a node gives the tokens that it gives in its own pro
     CHECK(answer.finish.reason == finish_reason::length);
     CHECK(answer.finish.usage.completion_tokens == static_cast<std::int32_t>(wanted[i].size()));
   }
+  // And many times a window, read as they come.
+  const auto prompt = prompt_ids("long", 9);
+  CHECK(engine.generate_sync(greedy(prompt, 700), patience)->ids == expected_ids(prompt, 700));
   CHECK(comes_to_rest(node));
   const auto stats = engine.stats();
   REQUIRE(stats);
@@ -166,6 +170,20 @@ TEST_CASE("a client that has frozen is noticed by its silence, and gives its blo
   REQUIRE(other.read().starts_with("started"));
   other.signal(SIGSTOP);
   CHECK(comes_to_rest(node));
+}
+
+TEST_CASE("a client that takes nothing pauses its own request alone, and loses it in the end") {
+  node_process node(child_settings{{"SLOW", "1500"}});
+  child_process other("client",
+                      child_settings{{"PORT", std::to_string(node.port)}, {"WINDOW", "4"}});
+  REQUIRE(other.read().starts_with("started"));
+  other.signal(SIGSTOP);
+  const auto engine = reach(to(node.port));
+  const auto prompt = prompt_ids("b", 9);
+  CHECK(engine.generate_sync(greedy(prompt, 300), patience)->ids == expected_ids(prompt, 300));
+  CHECK(comes_to_rest(node));
+  other.signal(SIGCONT);
+  CHECK(other.ask("read") == "slow_consumer");
 }
 
 TEST_CASE("a node that closes its door ends requests with server_shutdown") {

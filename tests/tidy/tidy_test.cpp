@@ -91,8 +91,8 @@ const std::map<std::string, std::vector<std::string>>& may_include() {
      {"runtime/base", "messages", "kernels", "runtime/core", "runtime/device", "runtime/model",
       "runtime/text", "runtime/http", "config", "actors"}},
     {"examples",
-     {"actors/client.hpp", "actors/node.hpp", "actors/protocol.hpp", "messages", "runtime/base",
-      "config/engine_settings.hpp"}},
+     {"actors/actor_host.hpp", "actors/client.hpp", "actors/node.hpp", "actors/protocol.hpp",
+      "actors/wire_door.hpp", "messages", "runtime/base", "config/engine_settings.hpp"}},
   };
   return table;
 }
