@@ -121,7 +121,9 @@ rank_config rank_config_of(const engine_settings& settings, const rank_machines&
 
 }  // namespace
 
-node::machinery::machinery(node_parts given) : parts(std::move(given)) {
+node::machinery::machinery(node_parts given)
+  : parts(std::move(given)),
+    is_served(parts.host != nullptr) {
   if (!parts.host) parts.host = std::make_shared<actor_host>();
   if (!parts.counts) parts.counts = std::make_shared<metrics>();
 }
@@ -134,8 +136,10 @@ void node::machinery::add_replica(const engine_settings& settings, rank_machines
   const auto number = numbers++;
   auto it = std::make_unique<replica>(std::move(brought));
   auto* counts = parts.counts.get();
-  it->gateway =
-    system().spawn(gateway, gateway_config_of(settings, it->machines, counts, door, number));
+  auto front = gateway_config_of(settings, it->machines, counts, door, number);
+  // A program that has a node to itself is told all of its requests anyway.
+  if (!is_served) front.log_requests = request_logging::off;
+  it->gateway = system().spawn(gateway, std::move(front));
   it->supervisor =
     system().spawn(rank_supervisor, rank_config_of(settings, it->machines, counts, number),
                    it->gateway, &it->doors);

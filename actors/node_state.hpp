@@ -52,6 +52,7 @@ struct node::machinery {
   caf::actor_system& system() { return parts.host->system(); }
 
   node_parts parts;
+  bool is_served;  ///< in a host that was there before: its requests are logged
   std::vector<std::unique_ptr<replica>> replicas;
   router_actor door;
   control_actor control;

@@ -74,13 +74,14 @@ void end_all(pointer self, errc code, const std::string& message) {
 }
 
 bytes_promise start(pointer self, const std::string& bytes) {
+  const bool is_its_link = is_from(self, self->state.link);  // a promise takes the sender
   auto promise = self->make_response_promise<std::string>();
   auto& state = self->state;
   const auto refuse = [&promise](const error& why) {
     promise.deliver(to_remote(why));
     return promise;
   };
-  if (!is_from(self, state.link)) return refuse(stranger());
+  if (!is_its_link) return refuse(stranger());
   const auto now = state.desk->look();
   if (!now.engine) return refuse(not_ready(now.loading));
   auto read = from_wire<generate_request>(bytes);
@@ -115,6 +116,7 @@ void collect(pointer self, chunk_list& list) {
 }
 
 bytes_promise call(pointer self, const std::string& verb, std::string& bytes) {
+  const bool is_its_link = is_from(self, self->state.link);
   auto promise = self->make_response_promise<std::string>();
   auto& state = self->state;
   const auto now = state.desk->look();
@@ -125,7 +127,7 @@ bytes_promise call(pointer self, const std::string& verb, std::string& bytes) {
     promise.deliver(to_remote(from_caf(why)));
   };
   const auto limit = time_limit_of(verb, bytes);
-  if (!is_from(self, state.link))
+  if (!is_its_link)
     promise.deliver(to_remote(stranger()));
   else if (verb == verb::join || verb == verb::nodes) {
     if (now.cluster)
@@ -144,9 +146,10 @@ bytes_promise call(pointer self, const std::string& verb, std::string& bytes) {
 }
 
 caf::typed_response_promise<bool> cancel(pointer self, const std::string& id) {
+  const bool is_its_link = is_from(self, self->state.link);
   auto promise = self->make_response_promise<bool>();
   const auto engine = self->state.desk->look().engine;
-  if (!is_from(self, self->state.link))
+  if (!is_its_link)
     promise.deliver(to_remote(stranger()));
   else if (!engine)
     promise.deliver(false);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/node/bench/serve_beside.hpp"
 #include "actors/node/bench/serve_load.hpp"
 #include "actors/node/bench/serve_record.hpp"
 #include "actors/node/commands.hpp"
@@ -221,7 +222,33 @@ json::object result_object(const serve_bench_settings& it, const std::string& mo
   return out;
 }
 
+std::string threads_text(const step_settings& engine) {
+  return engine.num_threads ? std::to_string(*engine.num_threads) : "all";
+}
+
+/// The engine of this process and its server, side by side.
+result<int> bench_beside(const cli_context& context, const parsed_flags& flags) {
+  DI_TRY(const auto config, settings_of(context, flags));
+  DI_TRY(const auto path, model_directory(context, config.settings));
+  beside_settings of;
+  DI_TRY(const auto streams, flags.integer("max-concurrency", 1, most_count));
+  DI_TRY(const auto input, flags.integer("input-len", 1, most_count));
+  DI_TRY(const auto output, flags.integer("output-len", 8, most_count));
+  of.streams = static_cast<std::int32_t>(streams.value_or(of.streams));
+  of.input_len = static_cast<std::int32_t>(input.value_or(of.input_len));
+  of.output_len = static_cast<std::int32_t>(output.value_or(of.output_len));
+  DI_TRY(const auto made, measure_beside(config, path, of));
+  if (flags.is_on("json"))
+    fmt::print(context.out, "{}\n", to_text(beside_object(made)));
+  else
+    fmt::print(context.out, "{} streams of {} tokens behind {}, {} threads of kernels\n{}",
+               of.streams, of.output_len, of.input_len, threads_text(config.settings.engine),
+               beside_text(made));
+  return 0;
+}
+
 result<int> bench_serve(const cli_context& context, const parsed_flags& flags) {
+  if (flags.is_on("beside-offline")) return bench_beside(context, flags);
   DI_TRY(const auto settings, read_settings(flags));
   DI_TRY(const auto model, model_of(settings));
   DI_TRY(const auto made, measure(settings, model));
@@ -278,7 +305,6 @@ command bench_serve_command() {
     value_flag("output-len", "outputs of a request", "N", "64"),
     value_flag("prefix-len", "ids that all prompts of prefix-repeat begin with", "N", "64"),
     value_flag("vocab-size", "random ids are below", "N", "4096"),
-    value_flag("seed", "of prompts and times", "N", "1"),
     value_flag("warmup", "requests before the measurement", "N", "1"),
     value_flag("goodput", "bounds of a good request: ttft, tpot, itl, e2el", "NAME:TIME,...",
                "none"),
@@ -287,9 +313,13 @@ command bench_serve_command() {
     value_flag("served-model", "name of the model", "NAME", "the server's first"),
     value_flag("key", "API key", "KEY", "none"),
     value_flag("save-result", "the JSON, as a file", "FILE", "none"),
+    switch_flag("beside-offline",
+                "no server: this process' own, beside its engine alone (--num-threads 1 leaves a "
+                "core for it)"),
     switch_flag("stream", "answers are streamed", true),
     switch_flag("ignore-eos", "every answer has its full length", true),
     switch_flag("json", "one JSON object, with the keys of vLLM's result files")};
+  it.takes_settings = true;
   it.run = bench_serve;
   return it;
 }

@@ -149,10 +149,7 @@ void http_api::dispatch(const exchange_ptr& on) {
   case api_call::metrics: return show_metrics(on);
   case api_call::version: return on->send_json(options_.version_json);
   case api_call::openapi: return show_openapi(on);
-  case api_call::page:
-    return on->send({200,
-                     {{"Content-Type", "text/html; charset=utf-8"}, {"Cache-Control", "no-cache"}},
-                     std::string(dashboard_page())});
+  case api_call::page: return show_page(on);
   default: return dispatch_operator(on);
   }
 }

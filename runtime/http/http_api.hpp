@@ -120,6 +120,7 @@ private:
   void stop_profile(const exchange_ptr& on);
   void show_trace(const exchange_ptr& on, std::int64_t steps);
   void show_snapshot(const exchange_ptr& on);
+  void show_page(const exchange_ptr& on);
   void begin_events(const exchange_ptr& on);
 
   http_api_options options_;

@@ -6,6 +6,7 @@
 
 #include "runtime/http/api_rules.hpp"
 #include "runtime/http/body_fields.hpp"
+#include "runtime/http/dashboard.hpp"
 #include "runtime/http/event_feed.hpp"
 #include "runtime/http/http_api.hpp"
 #include "runtime/http/json_text.hpp"
@@ -253,6 +254,15 @@ void http_api::show_snapshot(const exchange_ptr& on) {
   if (!known) return on->fail(known.error());
   ask_for<text_reply>(on, verb::snapshot, to_wire(number_call{*known}),
                       [on](const text_reply& reply) { on->send_json(reply.text); });
+}
+
+void http_api::show_page(const exchange_ptr& on) {
+  on->send({200,
+            {{"Content-Type", "text/html; charset=utf-8"},
+             {"Cache-Control", "no-cache"},
+             {"X-Frame-Options", "DENY"},
+             {"X-Content-Type-Options", "nosniff"}},
+            std::string(dashboard_page())});
 }
 
 void http_api::begin_events(const exchange_ptr& on) {

@@ -1,10 +1,12 @@
 // Paths, keys, errors and operators' calls, over a scripted engine.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 
 #include "runtime/http/api_rules.hpp"
+#include "runtime/http/dashboard.hpp"
 #include "runtime/http/metrics_text.hpp"
 #include "runtime/http/openapi.hpp"
 #include "tests/http/api_fixture.hpp"
@@ -224,6 +226,17 @@ TEST_CASE("texts become tokens and tokens texts") {
        {R"({})", R"({"tokens":"a"})", R"({"tokens":[-1]})", R"({"tokens":[1000]})"})
     CHECK(bench.ask("POST", "/detokenize", body)->status == 400);
   CHECK(bench.ask("POST", "/render", R"({})")->json().at("error").at("param") == "messages");
+}
+
+TEST_CASE("the dashboard is given to everybody, before there is a model and without a key") {
+  api_bench bench({}, {"secret"});
+  const auto reply = bench.ask("GET", "/");
+  CHECK(reply->status == 200);
+  CHECK(reply->body == dashboard_page());
+  const auto kind = std::find_if(reply->headers.begin(), reply->headers.end(),
+                                 [](const auto& it) { return it.name == "Content-Type"; });
+  REQUIRE(kind != reply->headers.end());
+  CHECK(kind->value == "text/html; charset=utf-8");
 }
 
 TEST_CASE("operators see and cancel requests") {

@@ -60,9 +60,12 @@ public:
     (*self_)->send(whom, std::forward<Args>(args)...);
   }
 
-  /// What has come and nobody waits for: chunks.
+  /// What has come and nobody waits for: chunks, answers to notes.
   void drain() {
-    while ((*self_)->has_next_message()) (*self_)->receive([](chunk_atom, const std::string&) {});
+    while ((*self_)->has_next_message())
+      (*self_)->receive(caf::others >> [](caf::message_view&) -> caf::result<caf::message> {
+        return caf::sec::unexpected_message;
+      });
   }
 
   /// An actor of another node by its number, as a program that guesses would name it.

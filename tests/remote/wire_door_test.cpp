@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/remote/child_process.hpp"
 #include "tests/remote/raw_link.hpp"
 #include "tests/support/mutate.hpp"
 #include "tests/support/temp_directory.hpp"
@@ -19,7 +20,7 @@ struct open_node {
     options.port = 0;
     options.keys = std::move(keys);
     door = wire_door::open(host, options).value();
-    auto sizes = endless();
+    hash_node_options sizes;
     sizes.parts.host = host;
     it = start_hash_node(sizes);
     door->attach(it.engine->connect());
@@ -133,9 +134,15 @@ TEST_CASE("10000 mutants of what a link says are answered, and the node goes on"
   const auto call = to_wire(number_call{3});
   int refused = 0;
   for (int i = 0; i < 5'000; ++i) {
-    if (link.refusal(link.session, generate_atom::value, mutate.bytes(valid)).code != errc::ok)
-      ++refused;
-    link.refusal(link.session, call_atom::value, mutate.bytes("stats"), mutate.bytes(call));
+    const auto request = mutate.bytes(valid);
+    // Most are notes: an answer to each would make this a test of the network's delay.
+    if (i % 25 == 0) {
+      if (link.refusal(link.session, generate_atom::value, request).code != errc::ok) ++refused;
+    } else {
+      link.tell(link.session, generate_atom::value, request);
+    }
+    link.tell(link.session, cancel_atom::value, mutate.bytes("r"));
+    link.tell(link.session, call_atom::value, mutate.bytes("stats"), mutate.bytes(call));
     if (i % 10 == 0) {
       link.tell(link.session, credit_atom::value, mutate.bytes("r"),
                 static_cast<std::int32_t>(mutate.next()));
@@ -147,11 +154,14 @@ TEST_CASE("10000 mutants of what a link says are answered, and the node goes on"
     }
     link.drain();
   }
-  CHECK(refused > 500);
-  CHECK(refused < 5'000);
+  CHECK(refused > 20);
+  CHECK(refused < 200);
   // Its last hellos were refused; the session is still its own.
-  CHECK(link.refusal(link.session, generate_atom::value, to_wire(named("last", 2))).code ==
-        errc::ok);
+  link.tell(link.session, cancel_atom::value, std::string("r"));
+  CHECK(eventually([&] {
+    return link.refusal(link.session, generate_atom::value, to_wire(named("last", 2))).code ==
+           errc::ok;
+  }));
   raw_link fresh(node.door->port());
   CHECK(fresh.hello(wire_version, "").code == errc::ok);
   const auto prompt = prompt_ids("b", 5);

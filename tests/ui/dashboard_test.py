@@ -125,6 +125,11 @@ def steps_can_be_chosen_by_key_and_the_picture_pauses(browser):
     page.wait(steps + " !== %r" % held, "the picture goes on")
     page.value("document.getElementById('span').value = '8'; document.getElementById('span').onchange()")
     check(page.value("document.querySelectorAll('#chart g').length") == 8, "8 steps are shown")
+    page.value("window.toUrl = URL.createObjectURL; URL.createObjectURL = blob => (window.saved = blob.text(),"
+               " toUrl.call(URL, blob))")
+    page.value("document.getElementById('trace').click()")
+    check(page.wait("window.saved", "the trace is saved") == '{"traceEvents":[]}', "it is the server's trace")
+    check(mock.calls == [("GET", "/debug/trace?steps=4096", "")], f"calls: {mock.calls}")
     check_quiet(page)
 
 

@@ -140,6 +140,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif url.path == "/v1/internal/snapshot":
             self.give(json.dumps(mock.snapshot(int(time.monotonic() / mock.interval))))
         elif url.path == "/debug/trace":
+            mock.calls.append(("GET", self.path, ""))
             self.give('{"traceEvents":[]}')
         else:
             self.fail(404, "no such path")
