@@ -30,10 +30,14 @@ void http_counts::began() {
   to_->set(metric::http_requests_in_flight, static_cast<double>(++in_flight_));
 }
 
-void http_counts::ended(std::string_view handler, std::string_view method, int status) {
+void http_counts::answered(std::string_view handler, std::string_view method, int status) {
   if (!to_) return;
   to_->add(metric::http_requests_total, 1.0,
            {handler, counted_method(method), std::to_string(status)});
+}
+
+void http_counts::ended() {
+  if (!to_) return;
   const std::lock_guard lock(mutex_);
   to_->set(metric::http_requests_in_flight, static_cast<double>(--in_flight_));
 }
@@ -43,9 +47,7 @@ exchange::exchange(std::shared_ptr<const http_request> request, std::shared_ptr<
   : request_(std::move(request)),
     reply_(std::move(reply)),
     counts_(std::move(counts)),
-    id_(std::move(id)) {
-  counts_->began();
-}
+    id_(std::move(id)) {}
 
 exchange::~exchange() {
   if (has_ended_) return;
@@ -55,7 +57,13 @@ exchange::~exchange() {
     reply_->cut();
 }
 
+/// Whoever reads the gauges does not see himself.
+bool exchange::is_scrape() const {
+  return route && route->call == api_call::metrics;
+}
+
 void exchange::watch() {
+  if (!is_scrape()) counts_->began();
   reply_->on_gone([it = weak_from_this()] {
     if (const auto self = it.lock()) self->gone();
   });
@@ -86,7 +94,8 @@ void exchange::when_gone(std::function<void()> call) {
 /// True for the first caller: the answer is his.
 bool exchange::count(int status) {
   if (has_ended_.exchange(true)) return false;
-  counts_->ended(route ? route->path : "other", request_->method, status);
+  counts_->answered(route ? route->path : "other", request_->method, status);
+  if (!is_scrape()) counts_->ended();
   return true;
 }
 

@@ -22,7 +22,8 @@ class http_counts {
 public:
   explicit http_counts(metrics* to) : to_(to) {}
   void began();
-  void ended(std::string_view handler, std::string_view method, int status);
+  void ended();
+  void answered(std::string_view handler, std::string_view method, int status);
 
 private:
   metrics* to_;
@@ -47,7 +48,8 @@ public:
   std::string tenant;
   std::vector<http_header> extra;  ///< headers of the answer beside the usual ones
 
-  /// To be called once it is shared: listens for a client that leaves.
+  /// To be called once it is shared and its route is known: counts it, and listens for a client
+  /// that leaves.
   void watch();
   /// Called when the client has left before the end, at once where it has.
   void when_gone(std::function<void()> call);
@@ -65,6 +67,7 @@ public:
 private:
   void add_headers(std::vector<http_header>& headers) const;
   bool count(int status);
+  bool is_scrape() const;
   void gone();
 
   std::shared_ptr<const http_request> request_;

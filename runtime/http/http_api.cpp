@@ -79,8 +79,7 @@ void http_api::close(std::chrono::milliseconds deadline) {
 
 http_response http_api::refuse(const error& why) {
   auto out = error_response(why);
-  counts_->began();
-  counts_->ended("refused", "other", out.status);
+  counts_->answered("refused", "other", out.status);
   out.headers.push_back({"X-Request-Id", next_id(nullptr)});
   return out;
 }

@@ -428,5 +428,8 @@ TEST_CASE("requests are counted by path, method and status, and none stays in fl
   CHECK(total("other", "GET", "404") == 1);
   CHECK(total("other", "other", "404") == 1);
   CHECK(total("refused", "other", "413") == 1);
+  CHECK(bench.ask("GET", "/metrics")
+          ->body.find("http_requests_in_flight{model_name=\"\",engine="
+                      "\"0\"} 0\n") != std::string::npos);
   CHECK(in_flight() == 0);
 }
