@@ -31,6 +31,7 @@ hash_node start_hash_node(const hash_node_options& options) {
   intake_facts facts;
   facts.model_name = "hash";
   facts.vocab_size = model.vocab;
+  facts.bos = 16;  // the first id that is a word of the model
   facts.max_model_len = options.max_model_len;
   facts.bos = 2;  // the hash model has no id 0
   const auto intake = std::make_shared<request_intake>(words, facts);
