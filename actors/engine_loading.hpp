@@ -9,7 +9,8 @@
 
 namespace deepinfer {
 
-/// Settings that are changed while it runs are changed in `config`. As `node::load`, and with the verbs of operators; where `model.script` is set, what the script answers stands in for the model.
+/// As `node::load`, and with the verbs of operators; where `model.script` is set, what the script
+/// answers stands in for the model. What is changed while it runs is changed in `config`.
 result<std::unique_ptr<node>> load_engine(std::shared_ptr<live_config> config,
                                           const std::string& path,
                                           const load_progress& on_progress = {},

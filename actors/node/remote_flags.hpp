@@ -12,7 +12,7 @@ namespace deepinfer {
 /// --connect of a command that would load a model otherwise.
 flag elsewhere_flag();
 
-/// --connect, --api-key and the files of TLS, for a command without settings. Those beside --connect
+/// --connect, --api-key and the files of TLS, for a command without settings. All but --connect
 /// have the names, and the variables, of the settings of `serve`.
 std::vector<flag> remote_flags();
 
