@@ -1,13 +1,53 @@
 #include "actors/engine_loading.hpp"
 
-namespace deepinfer {
+#include <chrono>
 
-result<std::unique_ptr<node>> load_engine(const engine_settings& settings, const std::string& path,
-                                          const load_progress& on_progress, node_parts parts) {
-  if (!settings.model.script.empty())
-    return fail(errc::bad_config, "model.script: found " + settings.model.script +
-                                    ", expected none: this build has no scripted model");
-  return node::load(settings, path, on_progress, nullptr, std::move(parts));
+#include "actors/node_control.hpp"
+#include "actors/node_state.hpp"
+#include "actors/scripted_model.hpp"
+
+namespace deepinfer {
+namespace {
+
+result<std::unique_ptr<node>> start_engine(const engine_settings& settings, const std::string& path,
+                                           const load_progress& on_progress, node_parts parts) {
+  if (settings.model.script.empty())
+    return node::load(settings, path, on_progress, nullptr, std::move(parts));
+  DI_TRY(auto scripted, load_script(settings, path));
+  return node::start(settings, std::move(scripted.machines), std::move(scripted.facts),
+                     std::move(parts));
+}
+
+std::int64_t seconds_since_1970() {
+  using namespace std::chrono;
+  return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+result<std::unique_ptr<node>> load_engine(std::shared_ptr<live_config> config,
+                                          const std::string& path, const load_progress& on_progress,
+                                          node_parts parts) {
+  const auto settings = config->settings();
+  DI_TRY(auto engine, start_engine(settings, path, on_progress, std::move(parts)));
+  auto& inside = engine->inside();
+  control_links links;
+  for (const auto& it : inside.replicas) links.ranks.push_back(it->supervisor);
+  const auto intake = inside.replicas.front()->machines.intake;
+  links.config = std::move(config);
+  links.desk = std::make_shared<node_desk>(
+    model_info_of(engine->facts(), settings, intake->facts().vocab_size, seconds_since_1970()),
+    intake, links.config);
+  links.counts = inside.parts.counts;
+  links.door = inside.door;
+  std::vector<gateway_actor> gateways;
+  for (const auto& it : inside.replicas) gateways.push_back(it->gateway);
+  links.on_doors_changed = [door = inside.door, gateways](const engine_settings& now) {
+    tell_from_outside(door, router_config_of(now));
+    for (const auto& it : gateways) tell_from_outside(it, now);
+  };
+  inside.set_control(inside.system().spawn(node_control, std::move(links)));
+  return engine;
 }
 
 }  // namespace deepinfer

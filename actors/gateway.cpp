@@ -381,6 +381,10 @@ gateway_actor::behavior_type gateway(pointer self, gateway_config config) {
     [self](credit_atom, const std::string& id, std::int32_t chunks) { take(self, id, chunks); },
     [self](list_atom) { return list(self->state); },
     [self](tick_atom) { tick(self); },
+    [self](const engine_settings& settings) {
+      self->state.config.queue_timeout = settings.server.queue_timeout;
+      self->state.config.log_requests = settings.observability.log_requests;
+    },
     [self](const chunk_batch& batch) { deliver(self, batch); },
     [self](rank_up_atom, const scheduler_actor& rank) { on_rank_up(self, rank); },
     [self](rank_down_atom, const std::string& reason, bool is_final) {

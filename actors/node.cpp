@@ -67,13 +67,7 @@ scheduler_config scheduler_config_of(const engine_settings& settings, const rank
 router_links router_links_of(const engine_settings& settings, const node_facts& facts,
                              metrics* counts) {
   router_links out;
-  auto& config = out.config;
-  config.rules.rule = static_cast<route_rule>(settings.server.routing);
-  config.rules.imbalance_tokens = settings.engine.max_num_batched_tokens;
-  config.fair_shares = settings.server.fair_shares;
-  config.max_queued = settings.server.max_queued_requests;
-  config.queue_timeout_us =
-    std::chrono::duration_cast<std::chrono::microseconds>(settings.server.queue_timeout).count();
+  out.config = router_config_of(settings);
   out.node_name = settings.actor.node_name;
   out.counts = counts;
   out.max_n = settings.server.max_n;
@@ -96,10 +90,6 @@ gateway_config gateway_config_of(const engine_settings& settings, const rank_mac
   out.log_requests = settings.observability.log_requests;
   out.watcher = door;
   out.replica = replica;
-  out.max_n = settings.server.max_n;
-  out.queue_timeout = settings.server.queue_timeout;
-  out.slow_consumer_timeout = settings.server.slow_consumer_timeout;
-  out.log_requests = settings.observability.log_requests;
   return out;
 }
 
@@ -120,6 +110,17 @@ rank_config rank_config_of(const engine_settings& settings, const rank_machines&
 }
 
 }  // namespace
+
+router_config router_config_of(const engine_settings& settings) {
+  router_config out;
+  out.rules.rule = static_cast<route_rule>(settings.server.routing);
+  out.rules.imbalance_tokens = settings.engine.max_num_batched_tokens;
+  out.fair_shares = settings.server.fair_shares;
+  out.max_queued = settings.server.max_queued_requests;
+  out.queue_timeout_us =
+    std::chrono::duration_cast<std::chrono::microseconds>(settings.server.queue_timeout).count();
+  return out;
+}
 
 node::machinery::machinery(node_parts given)
   : parts(std::move(given)),

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "actors/client_state.hpp"
+#include "actors/dashboard_snapshot.hpp"
+#include "actors/rank_metrics.hpp"
 #include "actors/rank_policy.hpp"
 #include "actors/rank_supervisor.hpp"
 #include "messages/wire.hpp"
@@ -83,9 +85,9 @@ bool is_worth_having(const gathering<Answer>& all, std::size_t ranks) {
 string_promise answer_trace(pointer self, const std::string& bytes) {
   auto promise = self->make_response_promise<std::string>();
   const auto asked = from_wire<number_call>(bytes);
-  if (!asked || asked->value < 1 || asked->value > most_trace_steps) {
+  if (!asked || asked->value < 0 || asked->value > most_trace_steps) {
     deliver(promise, fail(errc::invalid_argument,
-                          fmt::format("steps: expected 1 to {}", most_trace_steps), "steps"));
+                          fmt::format("steps: expected 0 to {}", most_trace_steps), "steps"));
     return promise;
   }
   ask_ranks<std::vector<step_trace>>(
@@ -112,10 +114,92 @@ string_promise answer_metrics(pointer self) {
       node_stats sum;
       for (const auto& of_rank : all.answers) add(sum, of_rank);
       auto& counts = *self->state.links.counts;
-      show_gauges(counts, sum);
+      refresh(counts, sum);
       promise.deliver(to_wire(text_reply{counts.text()}));
     },
     stats_atom::value);
+  return promise;
+}
+
+/// One look at everything, in four questions one after the other. What can't be told is left out.
+class snapshot_taker : public std::enable_shared_from_this<snapshot_taker> {
+public:
+  snapshot_taker(pointer self, string_promise answer, std::int64_t known_step)
+    : self_(self),
+      answer_(std::move(answer)) {
+    view_.known_step = known_step;
+    view_.model = links().desk->model();
+  }
+
+  void start() {
+    if (!links().door) return take_stats();
+    ask_door<node_health>(verb::health, &dashboard_view::health, [](snapshot_taker& it) {
+      it.ask_door<request_list>(verb::requests, &dashboard_view::requests,
+                                [](snapshot_taker& next) { next.take_stats(); });
+    });
+  }
+
+private:
+  static constexpr std::uint32_t steps_of_rank = 64;
+
+  control_links& links() { return self_->state.links; }
+
+  template <class Answer>
+  void ask_door(std::string_view verb, Answer dashboard_view::*into,
+                void (*next)(snapshot_taker&)) {
+    ask(self_, links().door, rank_timeout, call_atom::value, std::string(verb), std::string())
+      .then(
+        [self = shared_from_this(), into, next](const std::string& bytes) {
+          if (auto read = from_wire<Answer>(bytes)) self->view_.*into = *std::move(read);
+          next(*self);
+        },
+        [self = shared_from_this(), next](caf::error&) { next(*self); });
+  }
+
+  void take_stats() {
+    ask_ranks<node_stats>(
+      self_,
+      [self = shared_from_this()](gathering<node_stats>& all) {
+        for (const auto& of_rank : all.answers) add(self->view_.stats, of_rank);
+        self->take_steps();
+      },
+      stats_atom::value);
+  }
+
+  void take_steps() {
+    ask_ranks<std::vector<step_trace>>(
+      self_,
+      [self = shared_from_this()](gathering<std::vector<step_trace>>& all) {
+        auto& steps = self->view_.steps;
+        for (const auto& of_rank : all.answers)
+          steps.insert(steps.end(), of_rank.begin(), of_rank.end());
+        const auto begins_earlier = [](const step_trace& a, const step_trace& b) {
+          return a.plan_begin_ns < b.plan_begin_ns;
+        };
+        std::stable_sort(steps.begin(), steps.end(), begins_earlier);
+        self->finish();
+      },
+      trace_atom::value, steps_of_rank);
+  }
+
+  void finish() {
+    using namespace std::chrono;
+    view_.now_us = duration_cast<microseconds>(steady_clock::now().time_since_epoch()).count();
+    view_.unix_seconds = duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
+    auto& counts = *links().counts;
+    refresh(counts, view_.stats);
+    answer_.deliver(to_wire(text_reply{dashboard_snapshot(view_, counts)}));
+  }
+
+  pointer self_;
+  string_promise answer_;
+  dashboard_view view_;
+};
+
+string_promise answer_snapshot(pointer self, const std::string& bytes) {
+  auto promise = self->make_response_promise<std::string>();
+  const auto known = from_wire<number_call>(bytes);
+  std::make_shared<snapshot_taker>(self, promise, known ? known->value : -1)->start();
   return promise;
 }
 
@@ -194,6 +278,7 @@ control_actor::behavior_type node_control(pointer self, control_links links) {
     [self](call_atom, const std::string& verb, const std::string& bytes) {
       if (verb == verb::trace) return caf::result<std::string>(answer_trace(self, bytes));
       if (verb == verb::metrics) return caf::result<std::string>(answer_metrics(self));
+      if (verb == verb::snapshot) return caf::result<std::string>(answer_snapshot(self, bytes));
       if (verb == verb::config_set) return caf::result<std::string>(answer_config_set(self, bytes));
       const auto& desk = self->state.links.desk;
       if (node_desk::is_long(verb, bytes.size()))

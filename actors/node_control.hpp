@@ -1,5 +1,5 @@
 /// Node control: answers the operator's verbs that concern the whole node: model, text, trace,
-/// metrics, settings. Messages: protocol.hpp.
+/// metrics, dashboard, settings. Messages: protocol.hpp.
 ///
 /// What the node knows is `node_desk`'s; long texts are read on a thread of their own. A trace, the
 /// metrics and a change of settings need the ranks: every one of them is asked, with a deadline.
@@ -11,6 +11,7 @@
 
 #include "actors/node_desk.hpp"
 #include "actors/protocol.hpp"
+#include "runtime/base/metrics.hpp"
 
 namespace deepinfer {
 
@@ -18,6 +19,7 @@ struct control_links {
   control_links() = default;
 
   std::vector<supervisor_actor> ranks;
+  node_door_actor door;  ///< asked for health and requests; null: a snapshot has none of them
   std::shared_ptr<const node_desk> desk;
   std::shared_ptr<live_config> config;
   std::shared_ptr<metrics> counts;

@@ -1,9 +1,9 @@
 #include "actors/node_desk.hpp"
 
-#include "actors/product_version.hpp"
 #include <fmt/format.h>
 
 #include "actors/node.hpp"
+#include "actors/product_version.hpp"
 #include "messages/wire.hpp"
 #include "runtime/text/chat_encoding.hpp"
 #include "runtime/text/chat_request.hpp"
@@ -45,28 +45,12 @@ model_info model_info_of(const node_facts& facts, const engine_settings& setting
   out.vocab_size = vocab_size;
   out.num_kv_blocks = facts.num_kv_blocks;
   out.block_size = facts.block_size;
-  out.replicas = settings.engine.dp_size;
+  out.replicas = facts.replicas;
   out.device = facts.device_name;
   out.kernels = facts.kernels;
   out.fingerprint = fingerprint_of(facts, settings);
   out.loaded_at = loaded_at;
   return out;
-}
-
-void show_gauges(metrics& counts, const node_stats& now) {
-  const auto held = now.kv_blocks_total - now.kv_blocks_free - now.kv_blocks_cached;
-  const auto used = std::max<std::int64_t>(0, held);
-  const auto total = std::max<std::int64_t>(1, now.kv_blocks_total);
-  const auto show = [&counts](metric m, auto value) { counts.set(m, static_cast<double>(value)); };
-  show(metric::num_requests_running, now.running);
-  show(metric::num_requests_waiting, now.queued);
-  show(metric::kv_cache_usage_perc, static_cast<double>(used) / static_cast<double>(total));
-  show(metric::inflight_steps, now.inflight_steps);
-  show(metric::kv_free_blocks, now.kv_blocks_free);
-  show(metric::kv_cached_blocks, now.kv_blocks_cached);
-  show(metric::kv_held_blocks, used);
-  show(metric::state_slots_free, now.slots_free);
-  show(metric::deferred_release_pending, now.deferred_blocks);
 }
 
 result<std::string> node_desk::answer(std::string_view verb, std::string_view bytes) const {

@@ -9,10 +9,8 @@
 
 #include "actors/live_config.hpp"
 #include "actors/request_intake.hpp"
-#include "messages/client.hpp"
 #include "messages/control.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/base/metrics.hpp"
 
 namespace deepinfer {
 
@@ -21,9 +19,6 @@ struct node_facts;
 /// Says of a loaded node what clients may know. `loaded_at` is in seconds since 1970.
 model_info model_info_of(const node_facts& facts, const engine_settings& settings,
                          std::int32_t vocab_size, std::int64_t loaded_at);
-
-/// Sets the gauges that statistics of a node tell.
-void show_gauges(metrics& counts, const node_stats& now);
 
 class node_desk {
 public:
@@ -39,6 +34,8 @@ public:
 
   /// Is it long work, with so many bytes? Then it belongs on a thread of its own.
   static bool is_long(std::string_view verb, std::size_t bytes);
+
+  const model_info& model() const { return model_; }
 
 private:
   result<std::string> tokenize(std::string_view bytes) const;

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "actors/caf_compat.hpp"
+#include "config/engine_settings.hpp"
 #include "messages/client.hpp"
 #include "messages/control.hpp"
 #include "messages/device.hpp"
@@ -185,6 +186,8 @@ using front_actor = caf::typed_actor<
 
 /// GATEWAY: the clients' side of one rank: checks, tokenizes, names, detokenizes, streams, cancels.
 using gateway_actor = rank_client_actor::extend_with<front_actor>::extend<
+  // What may change while a node runs has changed: how long a request may wait, what is logged.
+  note<engine_settings>,
   // Looks at the clock: clients that take nothing, requests that wait too long. INTERNAL.
   note<tick_atom>>;
 
@@ -245,6 +248,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::gate_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::scheduler_order)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::submit_batch)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::kv_grant)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::engine_settings)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::kv_reserve)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::kv_release)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::lease_return)

@@ -444,6 +444,7 @@ router_actor::behavior_type router(pointer self, router_links links) {
     [self](join_atom, const replica_link& link) { join(self, link); },
     [self](leave_atom, std::int32_t replica) { leave(self, replica); },
     [self](join_atom, const control_actor& control) { self->state.links.control = control; },
+    [self](const router_config& rules) { self->state.core->set_rules(rules); },
     [self](close_atom) { close(self); },
     [self](tick_atom) {
       self->state.tick_at_us = -1;

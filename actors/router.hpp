@@ -39,6 +39,8 @@ using router_actor = node_door_actor::extend_with<request_watcher_actor>::extend
   note<leave_atom, std::int32_t>,
   // Who answers the verbs that the router does not know.
   note<join_atom, control_actor>,
+  // Other rules for requests that come from now on.
+  note<router_config>,
   // Ends what waits with server_shutdown and takes no more: its replicas are about to stop.
   note<close_atom>,
   // Looks at the clock; a drain is at its deadline. INTERNAL.
@@ -102,3 +104,4 @@ router_actor::behavior_type router(router_actor::stateful_pointer<router_state> 
 }  // namespace deepinfer
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::replica_link)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::router_config)

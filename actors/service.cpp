@@ -1,6 +1,5 @@
 #include "actors/service.hpp"
 
-#include "actors/product_version.hpp"
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,7 +7,10 @@
 #include "actors/actor_host.hpp"
 #include "actors/engine_loading.hpp"
 #include "actors/http_front.hpp"
+#include "actors/network_doors.hpp"
+#include "actors/product_version.hpp"
 #include "messages/wire.hpp"
+#include "runtime/base/file.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/metrics.hpp"
 
@@ -25,15 +27,11 @@ constexpr auto warm_up_limit = 60s;
 /// Of questions about the engine, which must not hold up signals for long.
 constexpr auto question_limit = 2s;
 
-/// The actor system, with the network's modules where the settings want its door.
-result<std::shared_ptr<actor_host>> open_host(const actor_settings&) {
-  return std::make_shared<actor_host>();
-}
-
 }  // namespace
 
 service::service(effective_config config, node_parts parts)
   : config_(std::move(config)),
+    live_(std::make_shared<live_config>(config_)),
     parts_(std::move(parts)) {}
 
 service::~service() {
@@ -50,7 +48,10 @@ result<std::unique_ptr<service>> service::open(effective_config config,
   const auto& held = out->config_.settings;
   DI_TRY(out->front_, http_front::open(held, out->parts_.counts.get()));
   out->url_ = url_of(held.server.host, out->front_->port());
-  DI_TRY(out->parts_.host, open_host(held.actor));
+  auto actor = held.actor;
+  if (!actor.is_enabled) actor.host = "127.0.0.1";  // nothing listens; links may go out
+  DI_TRY(out->parts_.host, actor_host::open(actor));
+  DI_TRY(out->network_, network_doors::open(out->parts_.host, held));
   return out;
 }
 
@@ -66,24 +67,40 @@ result<void> service::warm_up(const client& engine) const {
 }
 
 result<void> service::load(const std::string& path, const load_progress& on_progress) {
-  front_->note_loading(0.0, "opening the checkpoint");
+  note_loading(0.0, "opening the checkpoint");
   const auto progress = [&](std::uint64_t done, std::uint64_t total) {
     const auto share = total == 0 ? 0.0 : static_cast<double>(done) / static_cast<double>(total);
-    front_->note_loading(share * share_of_weights,
-                         done < total ? "reading weights" : "preparing the engine");
+    note_loading(share * share_of_weights,
+                 done < total ? "reading weights" : "preparing the engine");
     if (on_progress) on_progress(done, total);
   };
-  DI_TRY(node_, load_engine(config_.settings, path, progress, parts_));
-  auto engine = node_->connect();
-  front_->note_loading(share_before_warm_up, "warming up");
-  DI_TRY_VOID(warm_up(engine));
-  attach(std::move(engine));
+  DI_TRY(node_, load_engine(live_, path, progress, parts_));
+  note_loading(share_before_warm_up, "warming up");
+  DI_TRY_VOID(warm_up(node_->connect()));
+  return open_doors();
+}
+
+result<void> service::connect(const peer_options& peers) {
+  is_gateway_ = true;
+  DI_TRY(node_, open_peers(config_, peers, parts_));
+  return open_doors();
+}
+
+result<void> service::open_doors() {
+  engine_ = node_->connect();
+  if (network_) DI_TRY_VOID(network_->attach(*engine_, *node_));
+  front_->attach(*engine_);
   return {};
 }
 
-void service::attach(client engine) {
-  engine_ = engine;
-  front_->attach(std::move(engine));
+void service::note_loading(double progress, const std::string& stage) {
+  front_->note_loading(progress, stage);
+  if (network_) network_->note_loading(progress, stage);
+}
+
+std::optional<std::uint16_t> service::actor_port() const {
+  if (!network_) return std::nullopt;
+  return network_->port();
 }
 
 std::optional<service_counts> service::counts() const {
@@ -119,13 +136,12 @@ std::string service::report() const {
 }
 
 std::chrono::milliseconds service::stats_interval() const {
-  return config_.settings.observability.stats_interval;
+  return live_->settings().observability.stats_interval;
 }
 
 void service::begin_drain(std::chrono::milliseconds limit, std::function<void()> on_idle) {
   front_->begin_drain();
-  // An engine elsewhere serves others as well: only this door closes, and `stop` waits for it.
-  if (!node_) return on_idle();
+  if (!engine_) return on_idle();
   engine_->call(
     verb::drain, to_wire(number_call{limit.count()}),
     [on_idle = std::move(on_idle)](result<std::string> left) {
@@ -135,11 +151,25 @@ void service::begin_drain(std::chrono::milliseconds limit, std::function<void()>
     limit + question_limit);
 }
 
+/// The newest steps, where the settings name a file for them.
+void service::write_trace() const {
+  const auto& observability = config_.settings.observability;
+  if (observability.trace_file.empty() || !node_ || is_gateway_) return;
+  const auto steps = static_cast<std::uint32_t>(observability.trace_buffer_steps);
+  const auto text = node_->trace(steps);
+  const auto written = text ? write_file(observability.trace_file, *text)
+                            : result<void>(tl::unexpected<error>(text.error()));
+  if (!written) log(severity::error, "step trace: {}", written.error().message);
+}
+
 void service::stop(std::chrono::milliseconds deadline) {
-  if (front_) front_->stop(deadline);
-  front_.reset();
+  if (!front_) return;
+  front_->stop(deadline);
+  write_trace();
+  if (network_) network_->stop();
   engine_.reset();
   if (node_) node_->stop();
+  front_.reset();
 }
 
 }  // namespace deepinfer

@@ -2,8 +2,8 @@
 /// which they come and go.
 ///
 /// `open` binds both ports before anything is loaded, so that a port in use is known at once;
-/// `load` brings the model while /health tells how far it is; `attach` puts an engine elsewhere in
-/// its place. To stop: `begin_drain` refuses new requests, `stop` ends HTTP, then the network's
+/// `load` brings the model while /health tells how far it is; `connect` puts nodes elsewhere in its
+/// place. To stop: `begin_drain` refuses new requests, `stop` ends HTTP, then the network's
 /// door, then the engine.
 #pragma once
 
@@ -14,7 +14,9 @@
 #include <string>
 
 #include "actors/client.hpp"
+#include "actors/live_config.hpp"
 #include "actors/node.hpp"
+#include "actors/peer_engine.hpp"
 #include "actors/service_text.hpp"
 #include "config/effective.hpp"
 #include "runtime/base/error.hpp"
@@ -22,6 +24,7 @@
 namespace deepinfer {
 
 class http_front;
+class network_doors;
 
 class service {
 public:
@@ -39,11 +42,13 @@ public:
   /// called on this thread. Errors: those of `node::load`, and of that first answer.
   result<void> load(const std::string& path, const load_progress& on_progress);
 
-  /// Requests go to `engine`, which is elsewhere.
-  void attach(client engine);
+  /// Requests go to nodes elsewhere. Errors: those of `open_peers`.
+  result<void> connect(const peer_options& peers);
 
-  /// Of what was loaded; null before, and where the engine is elsewhere.
+  /// Null before there is one.
   const node* engine() const { return node_.get(); }
+  /// Where remote clients find this; nothing without that door.
+  std::optional<std::uint16_t> actor_port() const;
 
   /// What status lines are made of; nothing while the engine doesn't answer.
   std::optional<service_counts> counts() const;
@@ -61,11 +66,17 @@ public:
 private:
   service(effective_config config, node_parts parts);
   result<void> warm_up(const client& engine) const;
+  result<void> open_doors();
+  void note_loading(double progress, const std::string& stage);
+  void write_trace() const;
 
-  effective_config config_;
-  node_parts parts_;  ///< outlive front and node
+  effective_config config_;            ///< as given
+  std::shared_ptr<live_config> live_;  ///< as it holds now
+  node_parts parts_;                   ///< outlive front and node
+  bool is_gateway_ = false;
   std::unique_ptr<http_front> front_;
   std::unique_ptr<node> node_;
+  std::unique_ptr<network_doors> network_;  ///< knows the node
   std::optional<client> engine_;
   std::string url_;
 };

@@ -45,20 +45,15 @@ std::vector<std::string> exposure_warnings(const engine_settings& settings) {
     out.push_back(fmt::format("server.host {}: whoever reaches this address may use and stop this "
                               "node; set --api-key or --api-key-file",
                               server.host));
-  const auto& actor = settings.actor;
-  if (actor.is_enabled && !is_loopback(actor.host) && actor.tls_certificate.empty())
-    out.push_back(fmt::format("actor.host {}: what clients and other nodes send is not encrypted, "
-                              "and {}; set --actor-tls-certificate, --actor-tls-key and "
-                              "--actor-tls-ca",
-                              actor.host,
-                              has_key ? "keys travel with it" : "nobody is asked for a key"));
   return out;
 }
 
 std::string ready_line(const node_facts& facts, const std::string& url) {
   const auto tokens = std::int64_t{facts.num_kv_blocks} * facts.block_size;
   const auto full = (facts.max_model_len + facts.block_size - 1) / std::max(1, facts.block_size);
-  const auto requests = facts.num_kv_blocks / std::max(1, full);
+  // A request lives on one replica.
+  const auto replicas = std::max(1, facts.replicas);
+  const auto requests = replicas * (facts.num_kv_blocks / replicas / std::max(1, full));
   return fmt::format("Ready: {} (model {}, {} KV blocks x {} = {} tokens, about {} request{} at "
                      "full length)",
                      url, facts.model_name, facts.num_kv_blocks, facts.block_size, grouped(tokens),

@@ -19,8 +19,8 @@ struct setting_change {
   effective_config next;      ///< the settings with it; its origin is "config set"
 };
 
-/// `text` is read by the schema's own rules. Errors: not_found (no such setting; names the nearest),
-/// invalid_argument (a value that is out of its range, a setting that needs a restart).
+/// `text` is read by the schema's own rules. Errors: not_found (no such setting; it names the
+/// nearest), invalid_argument (a value that is out of its range, a setting that needs a restart).
 result<setting_change> plan_change(const effective_config& config, const std::string& key,
                                    const std::string& text);
 

@@ -81,28 +81,12 @@ tl::unexpected<error> unknown_command(const std::vector<command>& commands,
                           did_you_mean(args.front(), names), program));
 }
 
-command_line line_of(const command& c) {
-  command_line line{.program = fmt::format("{} {}", program, c.name),
-                    .summary = c.summary,
-                    .positionals = c.positionals,
-                    .positionals_min = c.positionals_min,
-                    .positionals_max = c.positionals_max,
-                    .flags = c.flags};
-  if (!c.takes_settings) return line;
-  line.flags.push_back({.name = "config",
-                        .help = "YAML file of settings",
-                        .value_name = "FILE",
-                        .default_text = "none"});
-  for (auto& setting : engine_flags()) line.flags.push_back(std::move(setting));
-  return line;
-}
-
 /// Help on the command, or the group of commands, that `topic` starts with; on all without one.
 result<std::string> help_on(const std::vector<command>& commands,
                             std::span<const std::string> topic) {
   if (topic.empty()) return overview(commands);
   if (const auto [named, words] = find_command(commands, topic); named)
-    return help_text(line_of(*named));
+    return help_text(command_line_of(*named));
   const auto group = commands_under(commands, topic.front());
   if (topic.size() == 1 && !group.empty()) return overview(group, topic.front());
   return unknown_command(commands, topic);
@@ -125,7 +109,7 @@ result<int> run(const cli_context& context, std::span<const std::string> args) {
   if (args.front() == "--version") wanted = version;
   const auto [chosen, words] = find_command(commands, wanted);
   if (!chosen) return unknown_command(commands, wanted);
-  const auto line = line_of(*chosen);
+  const auto line = command_line_of(*chosen);
   DI_TRY(const parsed_flags flags, parse_flags(line, wanted.subspan(words)));
   if (flags.help) {
     fmt::print(context.out, "{}", help_text(line));
@@ -141,6 +125,22 @@ result<int> run(const cli_context& context, std::span<const std::string> args) {
 }
 
 }  // namespace
+
+command_line command_line_of(const command& c) {
+  command_line line{.program = fmt::format("{} {}", program, c.name),
+                    .summary = c.summary,
+                    .positionals = c.positionals,
+                    .positionals_min = c.positionals_min,
+                    .positionals_max = c.positionals_max,
+                    .flags = c.flags};
+  if (!c.takes_settings) return line;
+  line.flags.push_back({.name = "config",
+                        .help = "YAML file of settings",
+                        .value_name = "FILE",
+                        .default_text = "none"});
+  for (auto& setting : engine_flags()) line.flags.push_back(std::move(setting));
+  return line;
+}
 
 int run_command_line(const cli_context& context, std::span<const std::string> args) {
   auto code = [&]() -> result<int> {

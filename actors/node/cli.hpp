@@ -50,6 +50,9 @@ struct command {
 /// All commands, in the order of help.
 std::vector<command> all_commands();
 
+/// What a command takes, its settings' flags included.
+command_line command_line_of(const command& it);
+
 /// Runs one command line (without the program's name) and returns the exit code.
 int run_command_line(const cli_context& context, std::span<const std::string> args);
 

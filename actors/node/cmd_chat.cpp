@@ -10,6 +10,7 @@
 
 #include "actors/node/commands.hpp"
 #include "actors/node/generation.hpp"
+#include "actors/node/remote_flags.hpp"
 #include "actors/node/standard_input.hpp"
 #include "actors/node/stats_report.hpp"
 #include "runtime/text/utf8.hpp"
@@ -95,7 +96,8 @@ void print_calls(const cli_context& context, const generate_result& content) {
 
 struct session {
   const cli_context& context;
-  const node& engine;
+  const opened_engine& opened;
+  const client& engine;
   sampling_request sampling;
   std::optional<std::string> cache_salt;
   bool is_json = false;
@@ -123,8 +125,8 @@ result<answer> say_and_answer(const session& it, const conversation& talk) {
 
 /// Lines of a person at a terminal. A line that starts with a slash is for the program.
 result<int> converse(const session& it, conversation& talk) {
-  print_err("{} on {}. /new starts over, /stats, /quit.\n", it.engine.facts().model_name,
-            it.engine.facts().device_name);
+  print_err("{} on {}. /new starts over, /stats, /quit.\n", it.opened.model_name,
+            it.opened.device_name);
   std::string line;
   while (true) {
     print_err("> ");
@@ -142,7 +144,7 @@ result<int> converse(const session& it, conversation& talk) {
       continue;
     }
     if (line == "/stats") {
-      DI_TRY(const auto stats, it.engine.connect().stats());
+      DI_TRY(const auto stats, it.engine.stats());
       print_err("{}", stats_text(stats));
       continue;
     }
@@ -173,6 +175,9 @@ result<int> chat(const cli_context& context, const parsed_flags& flags) {
   const bool is_demo = flags.is_on("demo");
   if (is_demo && !flags.positionals.empty())
     return fail(errc::bad_config, "found a message and --demo, expected one of them");
+  if (is_demo && flags.has("connect"))
+    return fail(errc::bad_config,
+                "found --connect and --demo, which is read from the model's folder");
   std::string message;
   const bool has_message = !flags.positionals.empty() || ::isatty(STDIN_FILENO) == 0;
   if (!flags.positionals.empty()) {
@@ -180,17 +185,18 @@ result<int> chat(const cli_context& context, const parsed_flags& flags) {
   } else if (has_message && !is_demo) {
     DI_TRY(message, read_standard_input());
   }
-  DI_TRY(const auto engine, open_engine(context, config));
+  DI_TRY(const auto opened, open_engine(context, flags, config));
   interrupt_guard interrupts;
   const session it{context,
-                   *engine,
+                   opened,
+                   opened.engine,
                    std::move(sampling),
                    flags.text("cache-salt"),
                    flags.is_on("json"),
                    flags.is_on("stats"),
                    interrupts};
   if (is_demo) {
-    DI_TRY(message, load_demo(engine->facts().model_path, talk));
+    DI_TRY(message, load_demo(opened.model_path, talk));
     if (!it.is_json) print_err("> {}\n", message);
   } else if (has_message) {
     talk.say("user", message);
@@ -198,7 +204,7 @@ result<int> chat(const cli_context& context, const parsed_flags& flags) {
     return converse(it, talk);
   }
   DI_TRY(const auto reply, say_and_answer(it, talk));
-  DI_TRY_VOID(write_trace(context, config, *engine));
+  DI_TRY_VOID(write_trace(context, config, opened));
   return reply.was_interrupted ? 130 : 0;
 }
 
@@ -222,6 +228,7 @@ command chat_command() {
     switch_of("json", "one JSON object instead of streamed text"),
     stats_flag(),
     cache_salt_flag(),
+    elsewhere_flag(),
     switch_of("demo", "the first of the model's own demonstration prompts"),
     switch_of("thinking", "let the model think first", true),
     value_flag("effort", "how long it thinks: low, high, xhigh, max or 1 to 100", "LEVEL", "high"),

@@ -7,6 +7,7 @@
 
 #include "actors/node/commands.hpp"
 #include "actors/node/generation.hpp"
+#include "actors/node/remote_flags.hpp"
 #include "actors/node/standard_input.hpp"
 
 namespace deepinfer {
@@ -37,19 +38,20 @@ result<generate_request> read_request(const parsed_flags& flags) {
 result<int> generate(const cli_context& context, const parsed_flags& flags) {
   DI_TRY(const auto config, settings_of(context, flags));
   DI_TRY(const auto request, read_request(flags));
-  DI_TRY(const auto engine, open_engine(context, config));
+  DI_TRY(const auto opened, open_engine(context, flags, config));
+  const auto& engine = opened.engine;
   const interrupt_guard interrupts;
   const bool is_json = flags.is_on("json");
   const bool with_stats = flags.is_on("stats");
-  DI_TRY(const auto it, run_request(context, *engine, request, !is_json, interrupts));
+  DI_TRY(const auto it, run_request(context, engine, request, !is_json, interrupts));
   if (is_json) {
-    fmt::print(context.out, "{}\n", to_text(answer_object(it, *engine, false, with_stats)));
+    fmt::print(context.out, "{}\n", to_text(answer_object(it, engine, false, with_stats)));
   } else {
     fmt::print(context.out, "\n");
     std::fflush(context.out);
-    show_figures(context, it, *engine, with_stats);
+    show_figures(context, it, engine, with_stats);
   }
-  DI_TRY_VOID(write_trace(context, config, *engine));
+  DI_TRY_VOID(write_trace(context, config, opened));
   return it.was_interrupted ? 130 : 0;
 }
 
@@ -69,7 +71,8 @@ command generate_command() {
   flag json_output;
   json_output.name = "json";
   json_output.help = "one JSON object instead of streamed text";
-  it.flags.insert(it.flags.begin(), {ids, json_output, stats_flag(), cache_salt_flag()});
+  it.flags.insert(it.flags.begin(),
+                  {ids, json_output, stats_flag(), cache_salt_flag(), elsewhere_flag()});
   it.takes_settings = true;
   it.run = generate;
   return it;

@@ -8,7 +8,6 @@
 #include "actors/node/commands.hpp"
 #include "actors/node/load_bar.hpp"
 #include "actors/node/serving.hpp"
-#include "actors/product_version.hpp"
 #include "actors/service.hpp"
 #include "runtime/base/file.hpp"
 #include "runtime/base/log.hpp"
@@ -21,22 +20,6 @@ using clock_type = std::chrono::steady_clock;
 
 /// Between two lines about loading where there is no terminal for a bar.
 constexpr auto progress_interval = 5s;
-
-std::string memory_text() {
-  const auto page = static_cast<double>(::sysconf(_SC_PAGE_SIZE));
-  const auto gib = [page](long pages) {
-    return static_cast<double>(pages) * page / (1024.0 * 1024.0 * 1024.0);
-  };
-  return fmt::format("{:.1f} GiB, {:.1f} GiB free", gib(::sysconf(_SC_PHYS_PAGES)),
-                     gib(::sysconf(_SC_AVPHYS_PAGES)));
-}
-
-void log_banner(const effective_config& config) {
-  log(severity::info, "deepinfer {}: cpu, {} cores, memory {}", product_name(),
-      std::thread::hardware_concurrency(), memory_text());
-  for (const auto& line : changed_settings(config)) log(severity::info, "  {}", line);
-  for (const auto& line : exposure_warnings(config.settings)) log(severity::warning, "{}", line);
-}
 
 /// Loads on a thread of its own while this one takes signals. Nothing is lost where it is asked to
 /// stop then, so it does at once: loading itself can't be cut short.
@@ -59,7 +42,7 @@ result<void> load_and_listen(const cli_context& context, service& it, const std:
   });
   while (!has_ended) {
     const auto signal = signals.wait(1h);
-    if (signal == process_signal::report) log(severity::info, "state: {}", it.report());
+    if (signal == process_signal::report) log(severity::info, "state: loading {}", path);
     if (signal != process_signal::stop || has_ended) continue;
     log(severity::info, "stopped while loading");
     std::fflush(nullptr);
@@ -95,7 +78,9 @@ result<int> serve(const cli_context& context, const parsed_flags& given) {
   signal_queue signals;
   log_banner(config);
   DI_TRY(const auto it, service::open(config, metrics_name(context, settings)));
-  log(severity::info, "listening on {}, loading", it->url());
+  const auto port = it->actor_port();
+  log(severity::info, "listening on {}{}, loading", it->url(),
+      port ? fmt::format(" and for remote clients on {}:{}", settings.actor.host, *port) : "");
   DI_TRY(const auto path, model_directory(context, settings));
   DI_TRY_VOID(load_and_listen(context, *it, path, signals));
   const auto& facts = it->engine()->facts();

@@ -7,9 +7,14 @@ namespace deepinfer {
 std::vector<command> all_commands() {
   return {
     serve_command(),
+    gateway_command(),
     generate_command(),
     chat_command(),
     check_command(),
+    ps_command(),
+    top_command(),
+    trace_command(),
+    drain_command(),
     tokenize_command(),
     detokenize_command(),
     render_command(),
@@ -26,8 +31,11 @@ std::vector<command> all_commands() {
     bench_core_command(),
     config_print_command(),
     config_validate_command(),
+    config_get_command(),
+    config_set_command(),
     config_docs_command(),
     config_metrics_command(),
+    completion_command(),
     version_command(),
   };
 }

@@ -6,6 +6,14 @@
 namespace deepinfer {
 
 command serve_command();
+command gateway_command();
+command ps_command();
+command top_command();
+command trace_command();
+command drain_command();
+command config_get_command();
+command config_set_command();
+command completion_command();
 command generate_command();
 command chat_command();
 command check_command();

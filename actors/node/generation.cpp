@@ -9,6 +9,7 @@
 
 #include "actors/engine_loading.hpp"
 #include "actors/node/load_bar.hpp"
+#include "actors/node/remote_flags.hpp"
 #include "actors/node/stats_report.hpp"
 #include "runtime/base/file.hpp"
 
@@ -89,8 +90,8 @@ json::array logprobs_array(const std::vector<token_logprobs>& logprobs) {
 }
 
 /// Of an engine that can't say, nothing but zeros.
-node_stats stats_of(const node& engine) {
-  return engine.connect().stats().value_or(node_stats{});
+node_stats stats_of(const client& engine) {
+  return engine.stats().value_or(node_stats{});
 }
 
 double rate_of(const answer& it) {
@@ -202,30 +203,40 @@ result<sampling_request> read_sampling(const parsed_flags& flags) {
   return out;
 }
 
-result<std::unique_ptr<node>> open_engine(const cli_context& context,
-                                          const effective_config& config) {
+result<opened_engine> open_engine(const cli_context& context, const parsed_flags& flags,
+                                  const effective_config& config) {
   // A trace that can't be written is found now, not after the work.
   if (const auto& trace = config.settings.observability.trace_file; !trace.empty())
     DI_TRY_VOID(write_file(trace, ""));
+  if (flags.has("connect")) {
+    DI_TRY(auto engine, connect_remote(context, flags));
+    DI_TRY(const auto model, engine.model());
+    auto name = model.names.empty() ? std::string() : model.names.front();
+    return opened_engine{nullptr, std::move(engine), std::move(name), model.device, {}};
+  }
   DI_TRY(const auto path, model_directory(context, config.settings));
   load_bar bar(context.err_is_terminal && context.verbosity >= 0);
-  return load_engine(config.settings, path,
-                     [&bar](std::uint64_t done, std::uint64_t total) { bar.draw(done, total); });
+  DI_TRY(auto here,
+         load_engine(std::make_shared<live_config>(config), path,
+                     [&bar](std::uint64_t done, std::uint64_t total) { bar.draw(done, total); }));
+  auto engine = here->connect();
+  const auto facts = here->facts();
+  return opened_engine{std::move(here), std::move(engine), facts.model_name, facts.device_name,
+                       facts.model_path};
 }
 
-result<answer> run_request(const cli_context& context, const node& engine,
+result<answer> run_request(const cli_context& context, const client& engine,
                            const generate_request& request, bool stream_text,
                            const interrupt_guard& interrupts) {
   answer out;
   const auto begin = clock_type::now();
-  const auto engine_client = engine.connect();
-  DI_TRY(auto chunks, engine_client.generate(request));
+  DI_TRY(auto chunks, engine.generate(request));
   text_writer writer(context);
   while (true) {
     auto chunk = chunks.next(100ms);
     if (!chunk && chunk.error().code == errc::deadline_exceeded) {
       if (interrupts.is_asked() && !std::exchange(out.was_interrupted, true))
-        DI_TRY_VOID(engine_client.cancel(chunks.id()));
+        DI_TRY_VOID(engine.cancel(chunks.id()));
       continue;
     }
     if (!chunk) return tl::unexpected<error>(std::move(chunk).error());
@@ -235,7 +246,7 @@ result<answer> run_request(const cli_context& context, const node& engine,
     out.content.add(**chunk);
     if (stream_text) writer.write(**chunk);
     if (interrupts.is_asked() && !std::exchange(out.was_interrupted, true))
-      DI_TRY_VOID(engine_client.cancel(chunks.id()));
+      DI_TRY_VOID(engine.cancel(chunks.id()));
   }
   out.total_seconds = seconds_since(begin);
   const auto& finish = out.content.finish;
@@ -252,14 +263,14 @@ std::string figures_line(const answer& it, const node_stats& stats) {
                      idle_text(stats), content.finish.seed);
 }
 
-void show_figures(const cli_context& context, const answer& it, const node& engine,
+void show_figures(const cli_context& context, const answer& it, const client& engine,
                   bool with_stats) {
   const auto stats = stats_of(engine);
   if (context.verbosity >= 0) print_err("{}\n", figures_line(it, stats));
   if (with_stats) print_err("{}", stats_text(stats));
 }
 
-json::object answer_object(const answer& it, const node& engine, bool is_chat, bool with_stats) {
+json::object answer_object(const answer& it, const client& engine, bool is_chat, bool with_stats) {
   const auto stats = stats_of(engine);
   const auto& content = it.content;
   json::object out;
@@ -291,11 +302,10 @@ json::object answer_object(const answer& it, const node& engine, bool is_chat, b
 }
 
 result<void> write_trace(const cli_context& context, const effective_config& config,
-                         const node& engine) {
+                         const opened_engine& opened) {
   const auto& observability = config.settings.observability;
   if (observability.trace_file.empty()) return {};
-  DI_TRY(const auto trace,
-         engine.trace(static_cast<std::uint32_t>(observability.trace_buffer_steps)));
+  DI_TRY(const auto trace, opened.engine.trace(observability.trace_buffer_steps));
   DI_TRY_VOID(write_file(observability.trace_file, trace));
   show_note(context,
             "step trace written to " + observability.trace_file + " (open it in ui.perfetto.dev)");

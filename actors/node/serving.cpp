@@ -1,9 +1,15 @@
 #include "actors/node/serving.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <thread>
 
+#include <fmt/format.h>
+
+#include "actors/product_version.hpp"
 #include "runtime/base/log.hpp"
 
 namespace deepinfer {
@@ -17,7 +23,8 @@ using std::chrono::milliseconds;
 constexpr auto countdown_interval = 5s;
 /// For what is on its way to clients when the last request has ended.
 constexpr milliseconds last_words = 1s;
-/// Nobody is waited for longer than this without a look at what has changed.
+/// Between two looks at the interval of status lines, which may change.
+constexpr milliseconds look_interval = 1s;
 constexpr milliseconds longest_wait = 1h;
 
 milliseconds until(clock_type::time_point when) {
@@ -42,7 +49,7 @@ void serve(const service& it, signal_queue& signals) {
   while (true) {
     const auto interval = it.stats_interval();
     const auto next = last + (interval > 0ms ? interval : longest_wait);
-    const auto signal = signals.wait(until(next));
+    const auto signal = signals.wait(std::min(until(next), look_interval));
     if (signal == process_signal::stop) return;
     note_signal(it, signal);
     const auto now = clock_type::now();
@@ -62,7 +69,23 @@ void log_countdown(const service& it, milliseconds left) {
       counts->stats.queued, seconds(left));
 }
 
+std::string memory_text() {
+  const auto page = static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+  const auto gib = [page](long pages) {
+    return static_cast<double>(pages) * page / (1024.0 * 1024.0 * 1024.0);
+  };
+  return fmt::format("{:.1f} GiB, {:.1f} GiB free", gib(::sysconf(_SC_PHYS_PAGES)),
+                     gib(::sysconf(_SC_AVPHYS_PAGES)));
+}
+
 }  // namespace
+
+void log_banner(const effective_config& config) {
+  log(severity::info, "deepinfer {}: cpu, {} cores, memory {}", product_name(),
+      std::thread::hardware_concurrency(), memory_text());
+  for (const auto& line : changed_settings(config)) log(severity::info, "  {}", line);
+  for (const auto& line : exposure_warnings(config.settings)) log(severity::warning, "{}", line);
+}
 
 int serve_until_stopped(service& it, signal_queue& signals, milliseconds limit) {
   serve(it, signals);

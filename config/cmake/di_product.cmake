@@ -9,7 +9,7 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/actors/product_version.cpp PRO
   COMPILE_DEFINITIONS "DI_VERSION=\"${PROJECT_VERSION}\";DI_GIT_DESCRIBE=\"${di_git_describe}\"")
 
 # Black-box tests of the binary: they run it as a user would.
-di_tests(cli di_base di_model di_text)
+di_tests(cli di_base di_http di_model di_text)
 if(TARGET cli_test)
   target_compile_definitions(cli_test PRIVATE
     DI_BINARY="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/deepinfer")

@@ -46,6 +46,9 @@ class replica_book {
 public:
   explicit replica_book(const replica_rules& rules);
 
+  /// Chooses by another rule from now on; what is known of sessions and prefixes stays.
+  void set_rule(route_rule rule) { rules_.rule = rule; }
+
   void add(std::int32_t replica, std::int32_t capacity);
   /// One that is not ready is chosen for nothing; what it knew it has lost.
   void set_ready(std::int32_t replica, bool is_ready);

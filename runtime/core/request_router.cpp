@@ -21,6 +21,14 @@ request_router::request_router(const router_config& config)
     none_left_{errc::not_ready, "there is no replica to send requests to", {}},
     usual_outputs_(outputs_at_first) {}
 
+void request_router::set_rules(const router_config& config) {
+  book_.set_rule(config.rules.rule);
+  config_.max_queued = config.max_queued;
+  config_.queue_timeout_us = config.queue_timeout_us;
+  shares_change_ = shares_change_ || config.fair_shares != config_.fair_shares;
+  config_.fair_shares = config.fair_shares;
+}
+
 void request_router::add_replica(std::int32_t replica, std::int32_t capacity) {
   book_.add(replica, capacity);
   known_.insert(replica);
@@ -72,6 +80,8 @@ result<void> request_router::submit(route_request request, std::int64_t now_us) 
     return fail(errc::invalid_argument, fmt::format("request_id: {} is in use", request.id),
                 "request_id");
   if (known_.empty()) return tl::unexpected<error>(none_left_);
+  if (requests_.empty() && std::exchange(shares_change_, false))
+    queue_ = fair_queue(config_.fair_shares);
   DI_TRY_VOID(make_room(request));
   if (request.output_tokens < 0) request.output_tokens = usual_outputs_ * request.sequences;
   request_state it;

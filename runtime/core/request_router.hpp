@@ -48,6 +48,10 @@ class request_router {
 public:
   explicit request_router(const router_config& config);
 
+  /// Other rules for requests that come from now on. Those that wait keep their deadlines; fair
+  /// shares change when no request is open.
+  void set_rules(const router_config& config);
+
   /// Takes requests from when it is ready on, sequences up to `capacity` at a time.
   void add_replica(std::int32_t replica, std::int32_t capacity);
   void set_ready(std::int32_t replica, bool is_ready) { book_.set_ready(replica, is_ready); }
@@ -112,6 +116,7 @@ private:
   result<void> make_room(const route_request& request);
 
   router_config config_;
+  bool shares_change_ = false;  ///< as soon as no request is open
   replica_book book_;
   fair_queue queue_;
   request_map requests_;

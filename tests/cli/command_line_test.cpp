@@ -23,8 +23,8 @@ TEST_CASE(
   const mistake table[] = {
     {{"tokenise", "x"}, "unknown command 'tokenise'; did you mean 'tokenize'?"},
     {{"cofnig"}, "unknown command 'cofnig'; did you mean 'config'?"},
-    {{"config"}, "config: found nothing, expected one of print, validate, docs"},
-    {{"config", "prnt"}, "config: found unknown 'prnt', expected one of print, validate, docs"},
+    {{"config"}, "config: found nothing, expected one of print, validate, get, set, docs, metrics"},
+    {{"config", "prnt"}, "config: found unknown 'prnt', expected one of print, validate, get, set, docs, metrics"},
     {{"tokenize", "--jsno", "x"}, "unknown flag '--jsno'; did you mean '--json'?"},
     {{"tokenize", "a", "b"}, "unexpected argument 'b'"},
     {{"config", "validate"}, "missing argument: FILE"},
@@ -50,6 +50,13 @@ TEST_CASE(
     {{"detokenize", "--jsonl", "/dev/null", "1"}, "found '1' beside --jsonl /dev/null"},
     {{"render", "--jsonl", "/dev/null", "a.json"}, "found 'a.json' beside --jsonl /dev/null"},
     {{"parse", "--jsonl", "/dev/null", "a.json"}, "found 'a.json' beside --jsonl /dev/null"},
+    {{"gateway"}, "--connect: found none, expected HOST:PORT of a node"},
+    {{"ps", "--connect", "x:99999"}, "--connect: "},
+    {{"drain", "--timeout", "soon"}, "--timeout: found 'soon', expected a duration such as 500ms, 30s, 2m or 1h"},
+    {{"trace", "--steps", "0"}, "--steps: found '0', expected a whole number from 1"},
+    {{"config", "set", "engine.depth"}, "missing argument"},
+    {{"completion", "tcsh"}, "shell: found 'tcsh', expected bash, zsh or fish"},
+    {{"chat", "--demo", "--connect", "x"}, "found --connect and --demo"},
     {{"check", "--device-memory", "much"}, "--device-memory: found 'much', expected a size"},
   };
   // clang-format on
@@ -76,9 +83,26 @@ TEST_CASE("without a command the usage is a mistake, with --help it is the resul
 
 TEST_CASE("every command of the list has help with its flags, defaults and usage") {
   const auto list = run_binary({"--help"}).out;
-  const std::vector<std::vector<std::string>> commands{
-    {"generate"}, {"chat"},   {"check"},   {"tokenize"},        {"detokenize"},        {"render"},
-    {"parse"},    {"logits"}, {"version"}, {"config", "print"}, {"config", "validate"}};
+  const std::vector<std::vector<std::string>> commands{{"generate"},
+                                                       {"chat"},
+                                                       {"check"},
+                                                       {"tokenize"},
+                                                       {"detokenize"},
+                                                       {"render"},
+                                                       {"parse"},
+                                                       {"logits"},
+                                                       {"version"},
+                                                       {"config", "print"},
+                                                       {"config", "validate"},
+                                                       {"serve"},
+                                                       {"gateway"},
+                                                       {"ps"},
+                                                       {"top"},
+                                                       {"trace"},
+                                                       {"drain"},
+                                                       {"completion"},
+                                                       {"config", "get"},
+                                                       {"config", "set"}};
   for (auto words : commands) {
     std::string name;
     for (const auto& word : words) name += (name.empty() ? "" : " ") + word;

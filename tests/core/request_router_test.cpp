@@ -387,3 +387,46 @@ TEST_CASE("an outline has a fingerprint for each whole stride, equal as far as p
   CHECK(outline_of(text).prefix.size() == strides_most);
   CHECK(outline_of({}).prefix.empty());
 }
+
+TEST_CASE("other rules hold for requests that come from now on") {
+  auto config = config_of(route_rule::round_robin);
+  config.max_queued = 1;
+  auto router = router_of(config, 2, 1);
+  CHECK(place(router, "a") == 0);
+  CHECK(place(router, "b") == 1);
+  REQUIRE(router.submit(request("c"), 0));
+  CHECK_FALSE(router.submit(request("d"), 0));  // one waits, and that is all that may
+  config.max_queued = 2;
+  config.queue_timeout_us = 50;
+  router.set_rules(config);
+  REQUIRE(router.submit(request("d"), 100));
+  CHECK(router.next_deadline_us() == 150);
+  CHECK(router.take_refused(1'000'000).size() == 1);  // c was promised to wait for ever
+  start_and_end(router, 0, "a");
+  CHECK(routed(router) == std::vector<std::string>{"c"});
+}
+
+TEST_CASE("fair shares change when no request is open") {
+  auto config = config_of(route_rule::least_load);
+  config.fair_shares = false;
+  auto router = router_of(config, 1, 1);
+  CHECK(place(router, "first") == 0);
+  config.fair_shares = true;
+  router.set_rules(config);
+  asked of_one, of_other;
+  of_one.tenant = "one";
+  of_other.tenant = "other";
+  REQUIRE(router.submit(request("one-1", of_one), 0));
+  REQUIRE(router.submit(request("one-2", of_one), 0));
+  REQUIRE(router.submit(request("other-1", of_other), 0));
+  start_and_end(router, 0, "first");
+  for (const auto* id : {"one-1", "one-2", "other-1"}) {  // still by arrival
+    CHECK(routed(router) == std::vector<std::string>{id});
+    start_and_end(router, 0, id);
+  }
+  CHECK(place(router, "next", of_one) == 0);
+  REQUIRE(router.submit(request("one-3", of_one), 0));
+  REQUIRE(router.submit(request("other-2", of_other), 0));
+  start_and_end(router, 0, "next", 10);
+  CHECK(routed(router) == std::vector<std::string>{"other-2"});  // it has had nothing yet
+}

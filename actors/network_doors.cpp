@@ -1,0 +1,127 @@
+#include "actors/network_doors.hpp"
+
+#include <map>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "actors/cluster.hpp"
+#include "actors/node_state.hpp"
+#include "actors/remote_link.hpp"
+#include "actors/wire_door.hpp"
+#include "runtime/base/file.hpp"
+#include "runtime/base/log.hpp"
+
+namespace deepinfer {
+namespace {
+
+/// Keys of the settings and of their file, one a line; # begins a comment.
+result<std::vector<std::string>> keys_of(const server_settings& settings) {
+  auto keys = settings.api_keys;
+  if (settings.api_key_file.empty()) return keys;
+  auto text = read_file(settings.api_key_file);
+  if (!text) return fail(errc::bad_config, "server.api_key_file: " + text.error().message);
+  for (std::size_t begin = 0; begin < text->size();) {
+    const auto end = std::min(text->find('\n', begin), text->size());
+    auto line = text->substr(begin, end - begin);
+    begin = end + 1;
+    line.erase(0, line.find_first_not_of(" \t\r"));
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    if (!line.empty() && line.front() != '#') keys.push_back(std::move(line));
+  }
+  return keys;
+}
+
+/// What this node shows to others: they share keys, so the first of its own will do.
+std::string key_for_peers(const std::vector<std::string>& keys) {
+  if (keys.empty()) return {};
+  return keys.front().substr(keys.front().find('=') + 1);
+}
+
+class doors final : public network_doors {
+public:
+  doors(std::shared_ptr<actor_host> host, const engine_settings& settings,
+        std::vector<std::string> keys, std::unique_ptr<wire_door> door)
+    : host_(std::move(host)),
+      settings_(settings),
+      keys_(std::move(keys)),
+      door_(std::move(door)) {}
+  ~doors() override { stop(); }
+
+  std::uint16_t port() const override { return door_->port(); }
+  void note_loading(double progress, const std::string& stage) override {
+    door_->note_loading(progress, stage);
+  }
+
+  result<void> attach(const client& engine, node& here) override {
+    here_ = &here;
+    cluster_options options;
+    options.api_key = key_for_peers(keys_);
+    options.counts = here.inside().parts.counts.get();
+    cluster_hooks hooks;
+    hooks.on_peer = [this](const std::string& name, const node_door_actor& front) {
+      add(name, front);
+    };
+    hooks.on_peer_lost = [this](const std::string& name) { remove(name); };
+    DI_TRY(cluster_, cluster::open(host_, settings_.actor, *door_, options, std::move(hooks)));
+    door_->attach(engine);
+    return {};
+  }
+
+  void stop() override {
+    if (cluster_) cluster_->stop();
+    if (door_) door_->stop();
+  }
+
+private:
+  void add(const std::string& name, const node_door_actor& front) {
+    const auto link = caf::actor_cast<remote_link_actor>(front);
+    const auto watch = [&link](const request_watcher_actor& watcher, std::int32_t number) {
+      tell_from_outside(link, watch_atom::value, number, watcher);
+      return caf::actor_cast<front_actor>(link);
+    };
+    const std::lock_guard lock(mutex_);
+    numbers_[name] = here_->inside().add_remote(name, settings_.engine.max_num_seqs, watch);
+    log(severity::info, "node {}: requests may go there", name);
+  }
+  void remove(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto found = numbers_.find(name);
+    if (found == numbers_.end()) return;
+    here_->inside().remove_remote(found->second);
+    numbers_.erase(found);
+    log(severity::warning, "node {}: no more requests go there", name);
+  }
+
+  std::shared_ptr<actor_host> host_;
+  engine_settings settings_;
+  std::vector<std::string> keys_;
+  std::unique_ptr<wire_door> door_;
+  std::unique_ptr<cluster> cluster_;
+  node* here_ = nullptr;
+  std::mutex mutex_;
+  std::map<std::string, std::int32_t> numbers_;  ///< of nodes that requests may go to
+};
+
+}  // namespace
+
+result<std::unique_ptr<network_doors>> network_doors::open(std::shared_ptr<actor_host> host,
+                                                           const engine_settings& settings) {
+  const auto& actor = settings.actor;
+  if (!actor.is_enabled) {
+    if (!actor.peers.empty() || !actor.join.empty())
+      return fail(errc::bad_config, "actor.enabled: found false beside actor.peers or actor.join, "
+                                    "which need the actor port");
+    return nullptr;
+  }
+  wire_door_options options;
+  options.host = actor.host;
+  options.port = actor.port;
+  options.node_name = actor.node_name;
+  DI_TRY(options.keys, keys_of(settings.server));
+  DI_TRY(auto door, wire_door::open(host, options));
+  return std::unique_ptr<network_doors>(
+    std::make_unique<doors>(std::move(host), settings, std::move(options.keys), std::move(door)));
+}
+
+}  // namespace deepinfer

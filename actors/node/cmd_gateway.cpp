@@ -1,0 +1,55 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "actors/node/commands.hpp"
+#include "actors/node/serving.hpp"
+#include "actors/service.hpp"
+#include "runtime/base/log.hpp"
+
+namespace deepinfer {
+namespace {
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> out;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const auto end = std::min(list.find(',', begin), list.size());
+    if (end > begin) out.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+result<int> gateway(const cli_context& context, const parsed_flags& flags) {
+  DI_TRY(auto config, settings_of(context, flags));
+  DI_TRY_VOID(check_files(config));
+  peer_options peers;
+  if (const auto found = flags.values.find("connect"); found != flags.values.end())
+    for (const auto& list : found->second)
+      for (auto& address : split(list)) peers.addresses.push_back(std::move(address));
+  if (peers.addresses.empty())
+    return fail(errc::bad_config, "--connect: found none, expected HOST:PORT of a node");
+  peers.api_key = flags.text("node-key").value_or("");
+  config.settings.actor.is_enabled = false;  // clients come over HTTP; the nodes have ports
+  signal_queue signals;
+  log_banner(config);
+  DI_TRY(const auto it, service::open(config, {}));
+  DI_TRY_VOID(it->connect(peers));
+  log(severity::info, "Ready: {} (requests go to {})", it->url(), fmt::join(peers.addresses, ", "));
+  return serve_until_stopped(*it, signals, config.settings.server.shutdown_timeout);
+}
+
+}  // namespace
+
+command gateway_command() {
+  auto connect = value_flag("connect", "actor port of a node; several with commas, or repeated",
+                            "HOST:PORT,...", "none");
+  connect.is_repeatable = true;
+  return {.name = "gateway",
+          .summary = "serve HTTP over nodes elsewhere, without a model of its own",
+          .flags = {std::move(connect),
+                    value_flag("node-key", "key that the nodes ask for", "KEY", "none")},
+          .takes_settings = true,
+          .run = gateway};
+}
+
+}  // namespace deepinfer

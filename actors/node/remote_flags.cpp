@@ -1,0 +1,65 @@
+#include "actors/node/remote_flags.hpp"
+
+#include <algorithm>
+
+#include "actors/host_address.hpp"
+
+namespace deepinfer {
+namespace {
+
+constexpr std::uint16_t usual_port = 4242;
+
+/// A flag, or the variable of the setting of that name.
+std::string given(const cli_context& context, const parsed_flags& flags, const std::string& name) {
+  if (const auto text = flags.text(name)) return *text;
+  auto variable = "DEEPINFER_" + name;
+  std::transform(variable.begin(), variable.end(), variable.begin(), [](unsigned char c) {
+    return static_cast<char>(c == '-' ? '_' : std::toupper(c));
+  });
+  const auto found = context.environment.find(variable);
+  return found == context.environment.end() ? std::string() : found->second;
+}
+
+/// Of several keys that a node takes, the first will do; its holder's name is no part of it.
+std::string key_of(std::string text) {
+  text = text.substr(0, text.find(','));
+  return text.substr(text.find('=') + 1);
+}
+
+}  // namespace
+
+flag elsewhere_flag() {
+  return value_flag("connect", "ask the node with this actor port instead of loading a model",
+                    "HOST:PORT", "none");
+}
+
+std::vector<flag> remote_flags() {
+  return {
+    value_flag("connect", "actor port of the node", "HOST:PORT", "127.0.0.1:4242"),
+    value_flag("api-key", "key that the node asks for", "KEY", "none"),
+    value_flag("actor-tls-certificate", "certificate to show to the node, PEM", "FILE", "none"),
+    value_flag("actor-tls-key", "its private key, PEM", "FILE", "none"),
+    value_flag("actor-tls-ca", "certificates of those who sign nodes, PEM", "FILE", "none")};
+}
+
+result<client_options> read_remote(const cli_context& context, const parsed_flags& flags) {
+  client_options out;
+  if (const auto text = flags.text("connect")) {
+    DI_TRY(const auto address, parse_host_address(*text, usual_port), "--connect");
+    out.host = address.host;
+    out.port = address.port;
+  }
+  out.api_key = key_of(given(context, flags, "api-key"));
+  out.tls_certificate = given(context, flags, "actor-tls-certificate");
+  out.tls_key = given(context, flags, "actor-tls-key");
+  out.tls_ca = given(context, flags, "actor-tls-ca");
+  return out;
+}
+
+result<client> connect_remote(const cli_context& context, const parsed_flags& flags) {
+  DI_TRY(auto options, read_remote(context, flags));
+  options.reconnects = false;
+  return client::connect(options);
+}
+
+}  // namespace deepinfer
