@@ -3,8 +3,8 @@
 /// verbs or passes them to the control actor. Messages: protocol.hpp.
 ///
 /// The answer of a generate is its replica's, or that it was refused; a request that waits has no
-/// answer yet. Chunks go from the replica to the client's sink, past the router. What a lost replica
-/// gives back waits again; only what it had started is lost with it.
+/// answer yet. Chunks go from the replica to the client's sink, past the router. What a lost
+/// replica gives back waits again; only what it had started is lost with it.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@ std::int64_t now_us_of(router_pointer self);
 /// Sums over the replicas of this node; over those elsewhere where it has none of its own.
 caf::typed_response_promise<node_stats> stats_of(router_pointer self);
 
-/// Open requests, the oldest first: those that wait here, those of the replicas of this node, and of
-/// those elsewhere what the router knows.
+/// Open requests, the oldest first: those that wait here, those of the replicas of this node, and
+/// of those elsewhere what the router knows.
 caf::typed_response_promise<request_list> list_of(router_pointer self);
 
 /// Answers a verb, or has it answered.

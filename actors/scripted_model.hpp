@@ -1,8 +1,8 @@
 /// A model whose answers a file gives, for testing clients: `deepinfer serve --script FILE`.
 ///
 /// It is the hash model (runtime/model/hash_model.hpp) behind the same scheduler, KV pool, device
-/// and text pipeline as a real one: prompts are tokenized, answers are detokenized and parsed, and a
-/// wrong read of KV is logged as an error that names step, sequence and place. The file is JSON:
+/// and text pipeline as a real one: prompts are tokenized, answers are detokenized and parsed, and
+/// a wrong read of KV is logged as an error that names step, sequence and place. The file is JSON:
 ///
 ///   {"step_ms": 2,                       time a step takes, simulated by waiting on the device's
 ///                                        own thread; absent: none

@@ -107,8 +107,8 @@ struct tool_call_delta {
   }
 };
 
-/// gateway -> client. Chunks of a request are numbered from 0 without a gap. The last one of each of
-/// its answers carries `finish`; with the last of these, `is_last`, the request has ended.
+/// gateway -> client. Chunks of a request are numbered from 0 without a gap. The last one of each
+/// of its answers carries `finish`; with the last of these, `is_last`, the request has ended.
 struct token_chunk {
   std::string request_id;
   std::uint64_t seq = 0;

@@ -55,7 +55,8 @@ public:
   /// Takes requests from when it is ready on, sequences up to `capacity` at a time.
   void add_replica(std::int32_t replica, std::int32_t capacity);
   void set_ready(std::int32_t replica, bool is_ready) { book_.set_ready(replica, is_ready); }
-  /// Gets no request any more; those that it has go on. `why` is told requests that find no replica.
+  /// Gets no request any more; those that it has go on. `why` is told requests that find no
+  /// replica.
   void retire_replica(std::int32_t replica, error why);
   /// It is gone, and with it the requests it has started, whose ids are the answer. What it had not
   /// started waits again.

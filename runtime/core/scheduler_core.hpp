@@ -57,9 +57,9 @@ public:
   bool preempt(seq_id sequence);
   void preempt_all();
 
-  /// Plans no further row of a sequence, or plans them again. Rows that are launched settle as ever,
-  /// and it keeps what it has; where somebody lacks room, or nothing else could go on, it gives way
-  /// first. Unknown and ended ids are legal and change nothing.
+  /// Plans no further row of a sequence, or plans them again. Rows that are launched settle as
+  /// ever, and it keeps what it has; where somebody lacks room, or nothing else could go on, it
+  /// gives way first. Unknown and ended ids are legal and change nothing.
   void hold(seq_id sequence, bool is_held);
 
   /// Blocks, slots and cached prefixes from the allocator, asked for or not.

@@ -115,8 +115,8 @@ bool scheduler_core::pick_start(sequence_state& sequence, room& left) {
   return true;
 }
 
-// Nobody overtakes a head that lacks room, among those started or in the queue; who is held or waits
-// for a grammar is passed over.
+// Nobody overtakes a head that lacks room, among those started or in the queue; who is held or
+// waits for a grammar is passed over.
 void scheduler_core::pick_prefills(room& left) {
   for (std::size_t i = 0; i < running_.size(); ++i) {
     auto& sequence = *running_[i];

@@ -142,10 +142,10 @@ void scheduler_core::preempt_all() {
   while (!running_.empty()) take_away(*running_.front());
 }
 
-// Nothing flies, nothing could be planned, and nobody will give anything back. Who is held gives way
-// first. Then cached blocks that queued sequences keep for their start go, those of the last in the
-// queue; then who is least safe, whatever it has emitted; and who is alone and still lacks room can
-// never have it [I56].
+// Nothing flies, nothing could be planned, and nobody will give anything back. Who is held gives
+// way first. Then cached blocks that queued sequences keep for their start go, those of the last in
+// the queue; then who is least safe, whatever it has emitted; and who is alone and still lacks room
+// can never have it [I56].
 void scheduler_core::break_stall() {
   if (in_flight() > 0 || !lacks_room_ || shortfall_ > 0 || book_.promised() > 0) return;
   // A slot is on its way, and nobody gains by giving up blocks for it.

@@ -1,11 +1,12 @@
-/// How many more chunks the client of one request may be sent: at most `window` of them are sent and
-/// not taken. Decides when a chunk waits, when the request's sequences are held, and when a client
-/// takes nothing for too long.
+/// How many more chunks the client of one request may be sent: at most `window` of them are sent
+/// and not taken. Decides when a chunk waits, when the request's sequences are held, and when a
+/// client takes nothing for too long.
 ///
 /// A client without a window is sent everything. Held is who has no credit left: what its launched
-/// rows still give gathers in one chunk an answer, which goes out with the next credit. The end of an
-/// answer waits like any other chunk, unless it says that the request went wrong or was cancelled.
-/// Pure; times are arguments, in microseconds. Errors: none; nonsense from a client changes nothing.
+/// rows still give gathers in one chunk an answer, which goes out with the next credit. The end of
+/// an answer waits like any other chunk, unless it says that the request went wrong or was
+/// cancelled. Pure; times are arguments, in microseconds. Errors: none; nonsense from a client
+/// changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@
 
 namespace deepinfer {
 
-/// May the end of an answer wait until its client takes something? Aborts and errors do not: whoever
-/// does not read may still be told by other means, and nobody may wait for who never reads.
+/// May the end of an answer wait until its client takes something? Aborts and errors do not:
+/// whoever does not read may still be told by other means, and nobody may wait for who never reads.
 constexpr bool waits_for_credit(finish_reason reason) {
   return reason == finish_reason::stop || reason == finish_reason::length ||
          reason == finish_reason::tool_calls;

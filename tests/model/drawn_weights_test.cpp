@@ -61,7 +61,8 @@ TEST_CASE("drawn weights are, tensor for tensor, those that a random checkpoint 
     CAPTURE(tensor.name);
     auto expected = tensor.shape;
     if (tensor.type == dtype::i8) expected.back() *= 2;
-    const bool is_table = tensor.name.find(".embed") != std::string::npos && tensor.type == dtype::f8_e4m3;
+    const bool is_table =
+      tensor.name.find(".embed") != std::string::npos && tensor.type == dtype::f8_e4m3;
     const auto scales = is_table ? scale_layout::rows : scale_layout::blocks;
     const auto a = stored.get(tensor.name, expected, scales);
     REQUIRE_MESSAGE(a, a.error().message);

@@ -117,8 +117,9 @@ struct dropping_state {
   static inline const char* name = "dropping_gateway";
 };
 
-rank_client_actor::behavior_type dropping_gateway(rank_client_actor::stateful_pointer<dropping_state> self,
-                                              const core_bench_sizes& sizes) {
+rank_client_actor::behavior_type
+dropping_gateway(rank_client_actor::stateful_pointer<dropping_state> self,
+                 const core_bench_sizes& sizes) {
   return {
     [](const chunk_batch&) {},
     [self, sizes](rank_up_atom, const scheduler_actor& rank) {

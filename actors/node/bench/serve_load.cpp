@@ -110,8 +110,8 @@ result<std::vector<serve_prompt>> read_lines(const serve_load_settings& it) {
   return out;
 }
 
-/// {"conversations": [{"value": prompt}, {"value": answer}, ...]} each; an answer's length in tokens
-/// is taken as a quarter of its bytes.
+/// {"conversations": [{"value": prompt}, {"value": answer}, ...]} each; an answer's length in
+/// tokens is taken as a quarter of its bytes.
 result<std::vector<serve_prompt>> read_sharegpt(const serve_load_settings& it) {
   DI_TRY(const auto read, read_json_file(it.dataset));
   const auto* list = read.if_array();

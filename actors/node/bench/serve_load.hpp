@@ -4,9 +4,9 @@
 /// Datasets:
 ///   random          so many random ids, every prompt its own: nothing of it is cached
 ///   prefix-repeat   the same, but all begin with the same `prefix_len` ids
-///   sharegpt        a JSON file of ShareGPT's form: first turn the prompt, length of the second the
-///                   output
-///   FILE.jsonl      an object a line: {"prompt": text or ids, "output_len": n} or {"messages": [...]}
+///   FILE.json       of ShareGPT's form: first turn the prompt, length of the second the output
+///   FILE.jsonl      an object a line: {"prompt": text or ids} or {"messages": [...]}, and, if it
+///                   differs from the others, "output_len"
 /// Errors: bad_config with file and place.
 #pragma once
 

@@ -1,8 +1,9 @@
 /// What happened to each request of `bench serve`, and what that sums up to. Pure.
 ///
 /// Rules: the time to the first token is that to the first content or reasoning that is not empty;
-/// tokens are the server's own count (`usage`); what failed is in no latency; gaps are taken between
-/// events with content. Keys of the JSON are those of vLLM's result files, so that its plots work.
+/// tokens are the server's own count (`usage`); what failed is in no latency; gaps are taken
+/// between events with content. Keys of the JSON are those of vLLM's result files, so that its
+/// plots work.
 #pragma once
 
 #include <cstdint>
