@@ -93,7 +93,8 @@ TEST_CASE("a scripted chat answer is parsed into reasoning, content and calls") 
   const auto engine = start(
     R"({"answers": [{"when": "Berlin", "say":
     "I look.</think>One moment.\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke )"
-    R"(name=\"weather\">\n<｜DSML｜ parameter name=\"city\" string=\"true\">Berlin</｜DSML｜ parameter>\n)"
+    R"(name=\"weather\">\n<｜DSML｜ parameter name=\"city\" string=\"true\">)"
+    R"(Berlin</｜DSML｜ parameter>\n)"
     R"(</｜DSML｜ invoke>\n</｜DSML｜ calls>"}]})");
   const auto got = answer(*engine, chat(R"({"messages": [{"role": "user", "content": "Berlin?"}],
     "thinking": {"type": "enabled"}, "max_tokens": 400, "tools": [{"type": "function", "function":
