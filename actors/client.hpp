@@ -3,9 +3,9 @@
 /// `client::connect` reaches a node over the network, `node::connect` one in this process; what a
 /// client can do is the same. A `client` may be used by several threads; a `stream` by one at a
 /// time. No call blocks without a deadline. A client over the network has threads of its own, which
-/// end with its last copy: that may not be dropped inside a call of a `chunk_sink`. An in-process client may not outlive its node; after
-/// `node::stop` its calls say server_shutdown. When a client and its streams are gone, what they
-/// had started is cancelled.
+/// end with its last copy: that may not be dropped inside a call of a `chunk_sink`. An in-process
+/// client may not outlive its node; after `node::stop` its calls say server_shutdown. When a client
+/// and its streams are gone, what they had started is cancelled.
 ///
 ///   auto answer = engine.connect().generate(request);       // deepinfer::generate_request
 ///   while (true) {

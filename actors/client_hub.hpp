@@ -1,5 +1,5 @@
-/// Client hub: the one actor of a client. Starts its requests at a node's door, gets their chunks in
-/// batches and tells each to its sink. When the door leaves, every request ends with
+/// Client hub: the one actor of a client. Starts its requests at a node's door, gets their chunks
+/// in batches and tells each to its sink. When the door leaves, every request ends with
 /// server_shutdown, and so does the hub.
 #pragma once
 

@@ -1,8 +1,8 @@
 /// The nodes around this one: those it sends requests to, and those it asks to send it some.
 ///
-/// `peers` are nodes whose doors this one links to. With `join`, it tells a node elsewhere every few
-/// seconds that requests may be sent to it; that node links back. A node counts while its link stands
-/// and its health says ready: whoever wants to send requests is told by `on_peer`, and by
+/// `peers` are nodes whose doors this one links to. With `join`, it tells a node elsewhere every
+/// few seconds that requests may be sent to it; that node links back. A node counts while its link
+/// stands and its health says ready: whoever wants to send requests is told by `on_peer`, and by
 /// `on_peer_lost` when it no longer does. Links try again for ever; a node that joined and was lost
 /// is forgotten when it has not said so again for `forget_after`.
 #pragma once

@@ -30,8 +30,8 @@
 namespace deepinfer {
 
 using remote_link_actor = node_door_actor::extend<
-  // Answered with the node's name once connected. Errors: unauthenticated, invalid_argument (another
-  // version), not_ready (nobody answered in `wait_timeout`).
+  // Answered with the node's name once connected. Errors: unauthenticated, invalid_argument
+  // (another version), not_ready (nobody answered in `wait_timeout`).
   rpc<std::string, open_atom>,
   // From now on a watcher is told, under this number, how requests fare and whether the node takes
   // any.

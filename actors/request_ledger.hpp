@@ -21,8 +21,8 @@ public:
   bool open(const std::string& id, std::int32_t answers);
   bool contains(const std::string& id) const { return requests_.contains(id); }
 
-  /// Notes a chunk that is passed on. After `last` the request is forgotten; after `gap` nothing has
-  /// changed, and the caller ends it.
+  /// Notes a chunk that is passed on. After `last` the request is forgotten; after `gap` nothing
+  /// has changed, and the caller ends it.
   verdict pass(const token_chunk& chunk);
 
   /// Ends a request: its last chunks, one per unfinished answer. Empty where it is unknown.
