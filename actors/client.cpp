@@ -377,8 +377,41 @@ struct remote_side {
   std::shared_ptr<actor_host> host;
   remote_link_actor link;
 
-  ~remote_side() { tell_from_outside(link, stop_atom::value); }
+  remote_side() = default;
+  remote_side(const remote_side&) = delete;
+  remote_side& operator=(const remote_side&) = delete;
+  ~remote_side() {
+    if (link) tell_from_outside(link, stop_atom::value);
+  }
 };
+
+result<std::shared_ptr<remote_side>> open_side(const actor_settings& network,
+                                               const client_options& options,
+                                               std::chrono::milliseconds patience) {
+  auto side = std::make_shared<remote_side>();
+  DI_TRY(side->host, actor_host::open(network, {.threads = 1}));
+  auto& system = side->host->system();
+  remote_link_options link;
+  link.to = {options.host, options.port};
+  link.api_key = options.api_key;
+  link.name = random_name();
+  link.connect_timeout = options.connect_timeout;
+  link.wait_timeout = patience;
+  link.reconnects = options.reconnects;
+  side->link = system.spawn(remote_link, network_of(*side->host), std::move(link));
+  // The link keeps the time; an attempt that began before it was over may end after it.
+  DI_TRY_VOID(ask_and_wait<std::string>(system, side->link, patience + 2 * options.connect_timeout,
+                                        open_atom::value));
+  return side;
+}
+
+std::shared_ptr<client::state> make_state(std::shared_ptr<remote_side> side) {
+  auto& system = side->host->system();
+  const node_door_actor door = side->link;
+  auto made = std::make_shared<client::state>(system, door, std::move(side));
+  made->stream_window = wire_window;
+  return made;
+}
 
 }  // namespace
 
@@ -389,23 +422,17 @@ result<client> client::connect(const client_options& options) {
   network.tls_certificate = options.tls_certificate;
   network.tls_key = options.tls_key;
   network.tls_ca = options.tls_ca;
-  auto side = std::make_shared<remote_side>();
-  DI_TRY(side->host, actor_host::open(network, {.threads = 1}));
-  auto& system = side->host->system();
-  remote_link_options link;
-  link.to = {options.host, options.port};
-  link.api_key = options.api_key;
-  link.name = random_name();
-  link.connect_timeout = options.connect_timeout;
-  link.reconnects = options.reconnects;
-  side->link = system.spawn(remote_link, network_of(*side->host), std::move(link));
-  // The link keeps the deadline; an attempt that began before it may end after it.
-  DI_TRY_VOID(ask_and_wait<std::string>(system, side->link, 3 * options.connect_timeout + 1s,
-                                        open_atom::value));
-  const node_door_actor door = side->link;
-  auto made = std::make_shared<state>(system, door, std::move(side));
-  made->stream_window = wire_window;
-  return client(std::move(made));
+  const auto deadline = std::chrono::steady_clock::now() + options.connect_timeout;
+  // A connection whose hello got no answer is useless, and the library would take it again: each
+  // attempt has an actor system of its own, and more patience than the one before.
+  for (auto patience = 1'000ms;; patience *= 2) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      deadline - std::chrono::steady_clock::now());
+    auto opened = open_side(network, options, std::clamp(left, 1ms, patience));
+    if (opened) return client(make_state(std::move(*opened)));
+    if (opened.error().code != errc::not_ready || left <= patience)
+      return tl::unexpected<error>(opened.error());
+  }
 }
 
 }  // namespace deepinfer

@@ -1,5 +1,6 @@
 #include "actors/remote_link.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include <caf/io/middleman.hpp>
@@ -58,7 +59,7 @@ void failed(pointer self, const error& why) {
     log(severity::info, "node at {}: {}", place(self), why.message);
   state.last_failure = why.message;
   const bool is_refusal = why.code == errc::unauthenticated || why.code == errc::invalid_argument;
-  const bool is_late = clock::now() - state.trying_since >= state.options.connect_timeout;
+  const bool is_late = clock::now() - state.trying_since >= state.options.wait_timeout;
   if (is_refusal)
     answer_waiting(self, why);
   else if (is_late)
@@ -107,11 +108,20 @@ void opened(pointer self, const caf::actor& session, const std::string& bytes) {
   ask_health(self, state.connections);
 }
 
+/// A hello may get no answer: the library mistakes a fresh connection for one that has just ended
+/// where both had the same descriptor at the node. It is soon said again, each time a little later;
+/// heartbeats end such a connection.
+std::chrono::milliseconds hello_time_limit(const remote_link_state& state) {
+  const auto failures = std::min(state.pace.failures(), 4);
+  return std::min(state.options.connect_timeout,
+                  std::chrono::milliseconds(1'000 * (1 << failures)));
+}
+
 void say_hello(pointer self, const caf::strong_actor_ptr& door) {
   const auto& options = self->state.options;
   if (!door) return failed(self, {errc::not_ready, "it has no door", {}});
   self
-    ->request(caf::actor_cast<caf::actor>(door), options.connect_timeout, hello_atom::value,
+    ->request(caf::actor_cast<caf::actor>(door), hello_time_limit(self->state), hello_atom::value,
               wire_version, options.api_key, options.name)
     .then(
       [self](const caf::actor& session, const std::string& bytes) { opened(self, session, bytes); },

@@ -31,7 +31,7 @@ namespace deepinfer {
 
 using remote_link_actor = node_door_actor::extend<
   // Answered with the node's name once connected. Errors: unauthenticated, invalid_argument
-  // (another version), not_ready (nobody answered in `connect_timeout`).
+  // (another version), not_ready (nobody answered in `wait_timeout`).
   rpc<std::string, open_atom>,
   // From now on a watcher is told, under this number, how requests fare and whether the node takes
   // any.
@@ -45,7 +45,8 @@ struct remote_link_options {
   host_address to;
   std::string api_key;
   std::string name;  ///< said with hello, for the node's log
-  std::chrono::milliseconds connect_timeout{3'000};
+  std::chrono::milliseconds connect_timeout{3'000};  ///< of one attempt
+  std::chrono::milliseconds wait_timeout{3'000};     ///< of who waits for the first connection
   bool reconnects = true;
   std::chrono::milliseconds health_interval{1'000};  ///< while somebody watches
 };

@@ -139,7 +139,7 @@ void run_client() {
 }  // namespace
 
 TEST_CASE("a child of these tests: a node or a client in a process of its own" * doctest::skip()) {
-  configure_log(severity::off, false);
+  configure_log(setting("LOG").empty() ? severity::off : severity::debug, false);
   if (setting("ROLE") == "node") run_node();
   if (setting("ROLE") == "client") run_client();
 }

@@ -155,7 +155,6 @@ TEST_CASE("10000 mutants of what a link says are answered, and the node goes on"
     link.drain();
   }
   CHECK(refused > 20);
-  CHECK(refused < 200);
   // Its last hellos were refused; the session is still its own.
   link.tell(link.session, cancel_atom::value, std::string("r"));
   CHECK(eventually([&] {
