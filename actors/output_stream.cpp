@@ -18,6 +18,7 @@ output_stream::output_stream(tokenizer words, output_stream_options options)
     options_(std::move(options)),
     stops_(options_.stop) {
   if (!options_.chat) return;
+  think_begin_ = words_.id_of("<think>");
   think_end_ = words_.id_of("</think>");
   dsml_ = words_.id_of("｜DSML｜");
   is_reasoning_ = starts_in_reasoning(options_.chat->start);
@@ -43,6 +44,8 @@ void output_stream::add(token_id id) {
   piece it;
   if (!options_.skip_special || !words_.is_special(id)) it.bytes = words_.bytes_of(id);
   if (is_reasoning_) ++reasoning_tokens_;
+  // Some models open their reasoning again, which the prompt has opened already.
+  if (is_reasoning_ && reasoning_tokens_ == 1 && id == think_begin_) it.bytes = {};
   if (options_.chat && id == think_end_) {
     it.what = marker::think_end;
     is_reasoning_ = false;

@@ -76,6 +76,7 @@ private:
 
   tokenizer words_;
   output_stream_options options_;
+  std::optional<token_id> think_begin_;
   std::optional<token_id> think_end_;
   std::optional<token_id> dsml_;
   stop_matcher stops_;

@@ -120,6 +120,20 @@ TEST_CASE("a chat answer is split into reasoning and content, and reasoning toke
   CHECK(seen.finish.usage.reasoning_tokens == thought + 1);
 }
 
+TEST_CASE("a model that opens its reasoning again shows nothing of that, once") {
+  for (const auto* text : {"<think>I think", "I <think>think"}) {
+    CAPTURE(text);
+    output_stream_options options;
+    options.chat.emplace();
+    options.chat->start = parse_start::reasoning;
+    auto stream = output_stream(words(), options);
+    const auto ids = words().encode(text, specials::on);
+    const auto seen = read_all(stream, ids, ended(finish_reason::length));
+    CHECK(seen.reasoning == (text[0] == '<' ? "I think" : text));
+    CHECK(seen.finish.usage.reasoning_tokens == static_cast<std::int32_t>(ids.size()));
+  }
+}
+
 TEST_CASE("a chat answer that ends in a call finishes with tool_calls and a unique id") {
   output_stream_options options;
   options.chat.emplace();
