@@ -88,6 +88,17 @@ result<chat_request> read_chat(const std::string& text, const intake_facts& fact
   return read_chat_request(body, options);
 }
 
+/// A model that runs on must not forge the next turn: whoever speaks, the answer ends there.
+void end_at_turns(const tokenizer& words, sampling_params& params) {
+  if (params.ignore_eos) return;
+  auto& ids = params.stop_token_ids;
+  for (const auto* name :
+       {"<｜User｜>", "<｜Assistant｜>", "<｜System｜>", "<｜latest_reminder｜>"}) {
+    const auto id = words.id_of(name);
+    if (id && std::find(ids.begin(), ids.end(), *id) == ids.end()) ids.push_back(*id);
+  }
+}
+
 }  // namespace
 
 result<accepted_request> request_intake::accept(const generate_request& request,
@@ -151,6 +162,7 @@ result<accepted_request> request_intake::accept_chat(const generate_request& req
   params->reasoning =
     begins == parse_start::reasoning || begins == parse_start::reasoning_continuation;
   DI_TRY_VOID(check(*params));
+  end_at_turns(words_, *params);
   accepted_request accepted;
   accepted.output = output_of(*params);
   // In a chat, stop strings are looked for in the content, and in the reasoning if the node wants

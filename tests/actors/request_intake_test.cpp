@@ -188,6 +188,16 @@ TEST_CASE("a chat request is rendered, tokenized and parsed as the model's forma
   CHECK(accepted->output.chat->start == parse_start::content);
 }
 
+TEST_CASE("a chat answer ends where the model would speak for somebody else") {
+  const auto intake = make_intake();
+  generate_request request;
+  request.chat = R"({"messages": [{"role": "user", "content": "a"}], "stop_token_ids": [2036, 9]})";
+  const auto ids = intake.accept(request, 7).value().params->stop_token_ids;
+  CHECK(ids == std::vector<token_id>{2036, 9, 2035, 2040, 2041});
+  request.sampling.ignore_eos = true;
+  CHECK(intake.accept(request, 7).value().params->stop_token_ids == std::vector<token_id>{2036, 9});
+}
+
 TEST_CASE("a salt comes from the request, or from the body of a chat, and is never empty") {
   const auto intake = make_intake();
   auto request = with_ids({5});
