@@ -1,6 +1,8 @@
 #include "actors/engine_loading.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <vector>
 
 #include "actors/node_control.hpp"
 #include "actors/node_state.hpp"
@@ -13,9 +15,14 @@ result<std::unique_ptr<node>> start_engine(const engine_settings& settings, cons
                                            const load_progress& on_progress, node_parts parts) {
   if (settings.model.script.empty())
     return node::load(settings, path, on_progress, nullptr, std::move(parts));
-  DI_TRY(auto scripted, load_script(settings, path));
-  return node::start(settings, std::move(scripted.machines), std::move(scripted.facts),
-                     std::move(parts));
+  std::vector<rank_machines> replicas;
+  node_facts facts;
+  for (std::int32_t i = 0; i < std::max(1, settings.engine.dp_size); ++i) {
+    DI_TRY(auto scripted, load_script(settings, path));
+    replicas.push_back(std::move(scripted.machines));
+    facts = std::move(scripted.facts);
+  }
+  return node::start(settings, std::move(replicas), std::move(facts), std::move(parts));
 }
 
 std::int64_t seconds_since_1970() {
