@@ -146,7 +146,7 @@ class Server(Process):
         for family in text_string_to_metric_families(reply.text):
             for it in family.samples:
                 labels = {k: v for k, v in it.labels.items() if k not in ("model_name", "engine")}
-                name = it.name.split(":", 1)[-1]
+                name = re.sub(r"^(vllm|deepinfer)[:_]", "", it.name)
                 out[(name, *sorted(labels.items()))] = it.value
                 if "le" not in labels:
                     out[name] = out.get(name, 0.0) + it.value

@@ -36,7 +36,7 @@ class Cluster:
                       *FAST_LINKS, *self.flags, script=self.script)
 
     def replicas(self):
-        return int(self.gateway.metrics().get(("cluster_nodes", ("state", "up")), 0))
+        return self.gateway.get("/health").json()["replicas"]
 
     def check_rest(self):
         for it in [self.gateway, *self.nodes]:
@@ -215,7 +215,7 @@ def test_a_peer_of_a_serving_node(own):
     port = free_port()
     other = own("--actor-port", str(port), script=PACED)
     it = own("--peer", f"127.0.0.1:{port}", "--routing", "round_robin", *FAST_LINKS, script=PACED)
-    wait_for(lambda: it.metrics().get(("cluster_nodes", ("state", "up")), 0) >= 1, "it knows its peer")
+    wait_for(lambda: it.get("/health").json()["replicas"] == 2, "it knows its peer")
     replies = together(12, lambda i: it.chat(f"#fox {i}"))
     assert all(one.status_code == 200 for one in replies)
     assert other.metrics()["request_success_total"] >= 3

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from service import ROOT, chat_body, wait_for
 
 CHAT = "/v1/chat/completions"
-SLICE_ROWS = {"CPU schedule", "CPU post-process", "device forward", "device sample"}
+SLICE_ROWS = {"scheduler: plan", "scheduler: settle", "device: forward", "device: sample"}
 
 
 def families(server):
@@ -110,7 +110,7 @@ def test_trace(serve):
     trace = document["traceEvents"]
     rows = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace if e["ph"] == "M" and e["name"] == "thread_name"}
     assert {e["args"]["name"] for e in trace if e["ph"] == "M" and e["name"] == "process_name"}
-    assert SLICE_ROWS <= {re.sub(r"^\d+ ", "", name) for name in rows.values()}, rows
+    assert SLICE_ROWS <= set(rows.values()), rows
     slices = {}
     for event in trace:
         assert {"ph", "pid"} <= set(event), event
@@ -128,8 +128,8 @@ def test_trace(serve):
         if event["ph"] in "sf":
             flows.setdefault(event["id"], []).append(event)
     assert flows and all(len(it) <= 2 for it in flows.values())
-    forward = sorted(times for row, list_ in slices.items() if "forward" in rows[row] for times in list_)
-    schedule = [times for row, list_ in slices.items() if "schedule" in rows[row] for times in list_]
+    forward = sorted(times for row, list_ in slices.items() if rows[row] == "device: forward" for times in list_)
+    schedule = [times for row, list_ in slices.items() if rows[row] == "scheduler: plan" for times in list_]
     assert len(forward) >= 40
     hidden = sum(any(begin - 1 <= a and b <= end + 1 for begin, end in forward) for a, b in schedule)
     assert hidden >= 0.9 * (len(schedule) - 4), (hidden, len(schedule))

@@ -6,6 +6,7 @@ import json
 import openai
 import pytest
 
+from checks import bytes_of
 from script import FOX, TOOLS
 from service import wait_for
 
@@ -88,7 +89,7 @@ def test_logprobs(sdk, name):
     answer = sdk.chat.completions.create(model=name, messages=user("#fox"), max_tokens=100, logprobs=True,
                                          top_logprobs=0, **OFF)
     content = answer.choices[0].logprobs.content
-    assert b"".join(bytes(it.bytes) for it in content if it.bytes).decode() == FOX
+    assert bytes_of([it.model_dump() for it in content]).decode() == FOX
     assert all(it.logprob <= 0 for it in content)
 
 
