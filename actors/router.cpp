@@ -349,7 +349,6 @@ void on_gone(pointer self, std::int32_t replica, const std::string& reason) {
               fmt::format("replica {} is lost for good: {}", found->second.link.name, reason),
               {}});
   set_replica_gauges(state);
-  if (state.links.counts) state.links.counts->add(metric::dead_ranks);
   pump(self);
 }
 

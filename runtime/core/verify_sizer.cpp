@@ -64,9 +64,8 @@ verify_sizer::verify_sizer(std::vector<measured_size> curve, std::int32_t max_ro
              before, size.us);
     before = size.tokens;
   }
-  medians_.reserve(curve_.size());
   const auto rows = static_cast<std::size_t>(max_rows);
-  survivals_.reserve(rows * static_cast<std::size_t>(max_drafts));
+  most_drafts_ = rows * static_cast<std::size_t>(max_drafts);
   sampler_by_rows_.resize(rows + 1);
 }
 
@@ -79,6 +78,7 @@ std::size_t verify_sizer::size_for(std::int32_t tokens) const {
 
 std::int32_t verify_sizer::total(std::span<const verify_row> rows) {
   survivals_.clear();
+  survivals_.reserve(most_drafts_);  // a copy of a sizer has none of its room
   for (const auto& row : rows) {
     double survival = 1.0;
     for (std::int32_t draft = 0; draft + 1 < row.width; ++draft) {
@@ -88,8 +88,7 @@ std::int32_t verify_sizer::total(std::span<const verify_row> rows) {
         const double raw = row.confidences[i];
         survival *= raw > 0.0 ? std::min(raw, 1.0) : 0.0;
       }
-      DI_CHECK(survivals_.size() < survivals_.capacity(), "more than {} drafts",
-               survivals_.capacity());
+      DI_CHECK(survivals_.size() < most_drafts_, "more than {} drafts", most_drafts_);
       survivals_.push_back(survival);
     }
   }
@@ -127,6 +126,7 @@ void verify_sizer::observe(std::int32_t rows, std::int32_t tokens, double forwar
 
 void verify_sizer::update_slope() {
   medians_.clear();
+  medians_.reserve(errors_.keys());
   for (std::size_t size = 0; size < errors_.keys(); ++size)
     if (errors_.count(size) >= slope_samples) medians_.push_back(errors_.median(size));
   slope_us_ = medians_.empty() ? 0.0 : std::max(median_of(medians_), 0.0);

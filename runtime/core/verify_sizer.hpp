@@ -95,6 +95,7 @@ private:
   window_medians errors_;
   std::vector<double> medians_;    // of sizes, while the slope is made
   std::vector<double> survivals_;  // cumulative confidences of all rows
+  std::size_t most_drafts_ = 0;    // of a step
   std::vector<latest_times> sampler_by_rows_;
   latest_times sampler_;
   double sampler_announced_us_;

@@ -81,6 +81,8 @@ TEST_CASE("the worked example: expected tokens per time are greatest at 8 query 
   CHECK(sizer.sampler_us(2) == 1000.0);
   CHECK(sizer.slope_us() == 0.0);
   CHECK(sizer.total(rows) == 8);
+  auto copy = sizer;  // each replica learns on from one
+  CHECK(copy.total(rows) == 8);
   verify_sizer fresh(worked, 4, 5, 1000.0);
   CHECK(fresh.sampler_us(2) == 1000.0);
   CHECK(fresh.total(rows) == 8);
