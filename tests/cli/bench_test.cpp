@@ -394,7 +394,10 @@ TEST_CASE("a bench flag that can't be is exit code 2 and named") {
     {{"offline", "--prefill", "2048"}, "--prefill"},
     {{"offline", "--batch", "200", "--num-kv-blocks", "20"}, "--batch"},
     {{"offline", "--batch", "1", "--trace-buffer-steps", "2"}, "--trace-buffer-steps"},
-    {{"serve"}, "kernels"},
+    {{"serve", "--url", "https://x"}, "https://x"},
+    {{"serve", "--goodput", "ttft"}, "--goodput"},
+    {{"serve", "--num-prompts", "0"}, "num-prompts"},
+    {{"nothing"}, "kernels"},
   };
   for (const auto& row : table) {
     std::vector<std::string> args{"bench"};
