@@ -154,12 +154,21 @@ void tell_ended(pointer self, const std::string& id, std::int32_t outputs) {
     tell(self, it.actor, ended_atom::value, it.number, id, outputs);
 }
 
-void forget(pointer self, const std::string& id) {
+/// The node has not taken it: the error that answers its start says all, and who asked may try
+/// another node.
+void forget_untaken(pointer self, const std::string& id) {
   auto node = self->state.requests.extract(id);
   if (node.empty()) return;
   self->state.open.forget(id);
   let_sink_go(self, node.mapped().sink);
-  tell_ended(self, id, node.mapped().outputs);
+}
+
+void forget(pointer self, const std::string& id) {
+  const auto found = self->state.requests.find(id);
+  if (found == self->state.requests.end()) return;
+  const auto outputs = found->second.outputs;
+  forget_untaken(self, id);
+  tell_ended(self, id, outputs);
 }
 
 /// Ends a request here. Its sink gets the last chunks.
@@ -173,7 +182,13 @@ void end_here(pointer self, const std::string& id, errc code, const std::string&
 }
 
 void end_all(pointer self, errc code, const std::string& message) {
-  for (const auto& id : self->state.open.ids()) end_here(self, id, code, message);
+  for (const auto& id : self->state.open.ids()) {
+    const auto found = self->state.requests.find(id);
+    if (found != self->state.requests.end() && !found->second.is_taken)
+      forget_untaken(self, id);
+    else
+      end_here(self, id, code, message);
+  }
   for (auto& [ticket, promise] : std::exchange(self->state.due, {}))
     promise.deliver(to_caf({code, message, {}}));
 }
@@ -202,10 +217,11 @@ void on_sink_down(pointer self, const caf::actor_addr& gone) {
   }
 }
 
-/// Asks the session for an answer, which is due until it comes or the connection is lost.
+/// Asks the session for an answer, which is due until it comes or the connection is lost. `on_answer`
+/// is told before whoever asked: null, or the error.
 template <class Answer, class... Args>
 caf::typed_response_promise<Answer> ask_node(pointer self, std::chrono::milliseconds limit,
-                                             std::function<void(const error&)> on_error,
+                                             std::function<void(const error*)> on_answer,
                                              Args&&... args) {
   auto& state = self->state;
   auto promise = self->template make_response_promise<Answer>();
@@ -217,15 +233,17 @@ caf::typed_response_promise<Answer> ask_node(pointer self, std::chrono::millisec
   state.due.emplace(ticket, static_cast<caf::response_promise>(promise));
   self->request(state.session, limit, std::forward<Args>(args)...)
     .then(
-      [self, ticket](Answer& answer) {
+      [self, ticket, on_answer](Answer& answer) {
         auto node = self->state.due.extract(ticket);
-        if (!node.empty()) node.mapped().deliver(std::move(answer));
+        if (node.empty()) return;
+        if (on_answer) on_answer(nullptr);
+        node.mapped().deliver(std::move(answer));
       },
-      [self, ticket, on_error = std::move(on_error)](const caf::error& why) {
+      [self, ticket, on_answer](const caf::error& why) {
         auto node = self->state.due.extract(ticket);
         if (node.empty()) return;
         const auto failure = from_remote(why);
-        if (on_error) on_error(failure);
+        if (on_answer) on_answer(&failure);
         node.mapped().deliver(to_caf(failure));
       });
   return promise;
@@ -250,13 +268,18 @@ bytes_promise start(pointer self, generate_request request, const caf::actor& si
     if (state.sinks[sink.address()]++ == 0) self->monitor(sink);
     state.requests.emplace(id, std::move(it));
   }
-  const auto on_error = [self, id](const error& why) {
+  const auto on_answer = [self, id](const error* why) {
+    const auto found = self->state.requests.find(id);
+    if (!why) {
+      if (found != self->state.requests.end()) found->second.is_taken = true;
+      return;
+    }
     // It may run there all the same.
-    if (why.code == errc::deadline_exceeded && self->state.session)
+    if (why->code == errc::deadline_exceeded && self->state.session)
       tell_remote(self, self->state.session, cancel_atom::value, id);
-    forget(self, id);
+    forget_untaken(self, id);
   };
-  return ask_node<std::string>(self, accept_time_limit, on_error, generate_atom::value,
+  return ask_node<std::string>(self, accept_time_limit, on_answer, generate_atom::value,
                                to_wire(request));
 }
 
@@ -272,6 +295,7 @@ void pass(pointer self, token_chunk& chunk, std::map<caf::actor, chunk_list>& li
   const auto found = state.requests.find(id);
   if (found == state.requests.end()) return;  // ended here
   auto& it = found->second;
+  it.is_taken = true;
   const auto verdict = state.open.pass(chunk);
   if (verdict == request_ledger::verdict::gap) {
     log(severity::error, "node at {}: chunk {} of {} is out of order", place(self), chunk.seq, id);

@@ -44,7 +44,7 @@ using remote_link_actor = node_door_actor::extend<
 struct remote_link_options {
   host_address to;
   std::string api_key;
-  std::string name;  ///< said with hello, for the node's log
+  std::string name;                                  ///< said with hello, for the node's log
   std::chrono::milliseconds connect_timeout{3'000};  ///< of one attempt
   std::chrono::milliseconds wait_timeout{3'000};     ///< of who waits for the first connection
   bool reconnects = true;
@@ -59,6 +59,7 @@ struct remote_link_state {
   struct open_request {
     caf::actor sink;
     bool has_own_window = false;
+    bool is_taken = false;     ///< the node has answered, or sent chunks
     std::int32_t owed = 0;     ///< credit not given yet
     std::int32_t outputs = 0;  ///< tokens so far
   };

@@ -67,8 +67,8 @@ def together(count, work):
 
 def test_requests_spread_and_answers_are_those_of_one_node(cluster):
     it = cluster(3, "--no-prefix-cache")
-    texts = together(24, lambda i: answer_of(it.gateway.chat(f"#long {i}", max_tokens=30))[0]["message"]["content"])
-    alone = [answer_of(it.nodes[0].chat(f"#long {i}", max_tokens=30))[0]["message"]["content"] for i in range(24)]
+    texts = together(24, lambda i: answer_of(it.gateway.chat(f"#long {i}", max_tokens=12))[0]["message"]["content"])
+    alone = [answer_of(it.nodes[0].chat(f"#long {i}", max_tokens=12))[0]["message"]["content"] for i in range(24)]
     assert texts == alone
     assert all(node.metrics()["request_success_total"] >= 2 for node in it.nodes)
     listed = it.gateway.get("/v1/models").json()["data"]
