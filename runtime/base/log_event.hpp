@@ -1,5 +1,5 @@
-/// A log line about an event, with its facts as fields: people read the line, machines the fields of
-/// a JSON line.
+/// A log line about an event, with its facts as fields: people read the line, machines the fields
+/// of a JSON line.
 #pragma once
 
 #include <concepts>
