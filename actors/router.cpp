@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "actors/client_state.hpp"
+#include "actors/request_counts.hpp"
 #include "actors/router_verbs.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/core/prompt_outline.hpp"
@@ -81,9 +82,19 @@ void end_with(pointer self, const std::string& id, const error& why) {
     send_last_chunks(id, it, finish_reason::error, why);
 }
 
+/// No replica counts a request that never came to one.
+void count_cancelled(pointer self, const open_request& it) {
+  const request_counts counts(self->state.links.counts);
+  counts.aborted(request_phase::queued);
+  for (std::int32_t i = 0; i < it.answers; ++i)
+    counts.answer_ended(finish_reason::abort, 0, std::nullopt, 0);
+  counts.request_ended(now_us_of(self) - it.arrived_us);
+}
+
 /// A cancelled request ends as one that was running: it is taken, and over.
 void end_cancelled(pointer self, const std::string& id) {
   auto it = extract(self, id);
+  count_cancelled(self, it);
   if (it.answer) it.answer->deliver(id);
   send_last_chunks(id, it, finish_reason::abort, cancelled);
 }
@@ -270,6 +281,7 @@ void on_sink_down(pointer self, const caf::actor_addr& gone) {
   state.sinks.erase(gone);
   for (const auto& id : waiting) {
     state.core->cancel(id);
+    count_cancelled(self, state.requests.at(id));
     end_with(self, id, cancelled);
   }
   pump(self);

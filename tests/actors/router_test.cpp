@@ -192,6 +192,8 @@ TEST_CASE("requests beyond what replicas are sent wait, and only so many") {
   CHECK(client.cancel("wait0").value());
   events->wait_for_end("wait0");
   CHECK(events->finished.at("wait0").reason == finish_reason::abort);
+  CHECK(it.counts->value(metric::request_aborts_total, {"queued"}) == 1);
+  CHECK(it.counts->value(metric::request_success_total, {"abort"}) == 1);
   CHECK_FALSE(client.cancel("wait0").value());
   for (int i = 0; i < endless_capacity; ++i)
     CHECK(client.cancel("run" + std::to_string(i)).value());

@@ -130,9 +130,10 @@ def test_d63_a_cancelled_prefill_does_not_spoil_the_prefix(serve):
             raw.send(post(PLAIN, {**body, "stream": True}))
             time.sleep(pause)
             raw.reset()
-    again, usage = answer_of(it.post(PLAIN, body))
+    again, _ = answer_of(it.post(PLAIN, body))
     cold = serve(*flags, "--no-prefix-cache", script=SLOW)
     assert again["text"] == answer_of(cold.post(PLAIN, body))[0]["text"]
+    answer_of(it.post(PLAIN, body))  # what a cancelled request had computed may be gone by now
     assert answer_of(it.post(PLAIN, body))[1]["prompt_cache_hit_tokens"] > 0
 
 
