@@ -104,7 +104,13 @@ void forget(pointer self, gateway_request& request) {
   const auto& state = self->state;
   const auto& what = request.what;
   if (state.config.log_requests != request_logging::off && is_logged(severity::info))
-    log_line(severity::info, what.log_line(request.gone_in, now_us(state)));
+    log_event(severity::info, what.log_line(request.gone_in, now_us(state)),
+              what.log_fields(now_us(state)));
+  if (state.config.spans) {
+    auto span = what.span(now_us(state));
+    span.rank = rank_id{state.config.replica};
+    state.config.spans->add(std::move(span));
+  }
   tell_watcher(self, ended_atom::value, state.config.replica, what.id(), what.output_tokens());
   drop(self, request);
 }

@@ -27,6 +27,7 @@
 #include "actors/pending.hpp"
 #include "actors/protocol.hpp"
 #include "config/engine_settings.hpp"
+#include "runtime/base/span_ring.hpp"
 
 namespace deepinfer {
 
@@ -43,6 +44,7 @@ struct gateway_config {
   std::chrono::milliseconds queue_timeout{0};  ///< until a request starts; 0: none
   std::chrono::milliseconds slow_consumer_timeout{60'000};  ///< 0: none
   request_logging log_requests = request_logging::off;
+  std::shared_ptr<span_ring> spans;      ///< gets where the time of each request went; null: nobody
   std::size_t inline_bytes = 16 << 10;   ///< a longer text is tokenized elsewhere
   std::size_t max_long_prompts = 64;     ///< that wait for that; more are refused
   std::function<std::int64_t()> now_us;  ///< null: the steady clock

@@ -140,6 +140,7 @@ void node::machinery::add_replica(const engine_settings& settings, rank_machines
   auto front = gateway_config_of(settings, it->machines, counts, door, number);
   // A program that has a node to itself is told all of its requests anyway.
   if (!is_served) front.log_requests = request_logging::off;
+  front.spans = spans;
   it->gateway = system().spawn(gateway, std::move(front));
   it->supervisor =
     system().spawn(rank_supervisor, rank_config_of(settings, it->machines, counts, number),
@@ -233,7 +234,7 @@ result<std::string> node::trace(std::uint32_t steps) const {
                                                  control_timeout, trace_atom::value, steps));
     entries.insert(entries.end(), more.begin(), more.end());
   }
-  return chrome_trace(entries);
+  return chrome_trace(entries, running_->spans->since(begin_of(entries)));
 }
 
 result<bool> node::order(std::uint8_t what, std::int32_t depth, std::int32_t replica) const {

@@ -100,7 +100,9 @@ string_promise answer_trace(pointer self, const std::string& bytes) {
       std::vector<step_trace> steps;
       for (const auto& of_rank : all.answers)
         steps.insert(steps.end(), of_rank.begin(), of_rank.end());
-      promise.deliver(to_wire(text_reply{chrome_trace(steps)}));
+      const auto& spans = self->state.links.spans;
+      const auto requests = spans ? spans->since(begin_of(steps)) : std::vector<request_span>();
+      promise.deliver(to_wire(text_reply{chrome_trace(steps, requests)}));
     },
     trace_atom::value, static_cast<std::uint32_t>(asked->value));
   return promise;

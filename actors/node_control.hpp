@@ -12,6 +12,7 @@
 #include "actors/node_desk.hpp"
 #include "actors/protocol.hpp"
 #include "runtime/base/metrics.hpp"
+#include "runtime/base/span_ring.hpp"
 
 namespace deepinfer {
 
@@ -23,6 +24,7 @@ struct control_links {
   std::shared_ptr<const node_desk> desk;
   std::shared_ptr<live_config> config;
   std::shared_ptr<metrics> counts;
+  std::shared_ptr<const span_ring> spans;  ///< of requests, for the timeline; null: none
   /// Tells doors and queues of new settings of the section `server` and of `log_requests`; must not
   /// block. Null: a change of these needs a restart.
   std::function<void(const engine_settings&)> on_doors_changed;

@@ -245,7 +245,8 @@ result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settin
   const auto begin = std::chrono::steady_clock::now();
   if (settings.engine.device == device_kind::virtual_clock)
     return fail(errc::bad_config, "device: the virtual device runs scripted tests, expected cpu");
-  DI_TRY(const auto model, load_model(path, numeric_of(settings.engine), on_progress));
+  DI_TRY(const auto model,
+         load_model(path, numeric_of(settings.engine), on_progress, settings.model.format));
   DI_TRY(const auto sizes, sizes_of(settings, model.config()));
   const auto replicas = std::max(1, settings.engine.dp_size);
   DI_TRY_VOID(check_memory(model.config(), sizes, replicas));

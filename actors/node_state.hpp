@@ -12,6 +12,7 @@
 #include "actors/rank_supervisor.hpp"
 #include "actors/router.hpp"
 #include "runtime/base/metrics.hpp"
+#include "runtime/base/span_ring.hpp"
 #include "runtime/device/device.hpp"
 
 namespace deepinfer {
@@ -54,7 +55,10 @@ struct node::machinery {
 
   caf::actor_system& system() { return parts.host->system(); }
 
+  static constexpr std::size_t spans_kept = 1024;
+
   node_parts parts;
+  std::shared_ptr<span_ring> spans = std::make_shared<span_ring>(spans_kept);
   bool is_served;  ///< in a host that was there before: its requests are logged
   std::vector<std::unique_ptr<replica>> replicas;
   router_actor door;

@@ -22,6 +22,11 @@ double ms(std::int64_t us) {
   return static_cast<double>(us) / 1000.0;
 }
 
+/// The trace of a W3C trace context: version-TRACE-parent-flags.
+std::string trace_of(const std::string& traceparent) {
+  return traceparent.size() >= 35 ? traceparent.substr(3, 32) : std::string();
+}
+
 std::int64_t between(std::int64_t begin, std::int64_t end) {
   return begin < 0 || end < 0 ? 0 : end - begin;
 }
@@ -34,6 +39,7 @@ open_request::open_request(std::string id, const generate_request& asked, accept
   : id_(std::move(id)),
     client_request_id_(asked.client_request_id),
     tenant_(asked.tenant),
+    trace_id_(trace_of(asked.traceparent)),
     prompt_tokens_(static_cast<std::int32_t>(accepted.prompt->size())),
     arrived_us_(now_us),
     counts_(counts),
@@ -221,16 +227,54 @@ request_info open_request::info(std::int64_t now_us) const {
   return out;
 }
 
+std::string open_request::finish_words() const {
+  std::string out;
+  for (std::size_t i = 0; i < answers_.size(); ++i)
+    out += fmt::format("{}{}", i == 0 ? "" : ",",
+                       answers_[i].is_closed ? name_of(answers_[i].reason) : "gone");
+  return out;
+}
+
+std::vector<log_field> open_request::log_fields(std::int64_t now_us) const {
+  const auto started = has_started() ? started_us_ : now_us;
+  std::vector<log_field> out{{"request_id", id_}, {"finish_reason", finish_words()}};
+  if (!client_request_id_.empty()) out.emplace_back("client_request_id", client_request_id_);
+  if (!tenant_.empty()) out.emplace_back("tenant", tenant_);
+  if (!trace_id_.empty()) out.emplace_back("trace_id", trace_id_);
+  out.emplace_back("prompt_tokens", prompt_tokens_);
+  out.emplace_back("cached_tokens", cached_tokens_);
+  out.emplace_back("completion_tokens", output_tokens());
+  out.emplace_back("queue_ms", ms(started - arrived_us_));
+  out.emplace_back("prefill_ms", ms(between(started_us_, first_us_ < 0 ? now_us : first_us_)));
+  out.emplace_back("decode_ms", ms(between(first_us_, last_us_)));
+  out.emplace_back("total_ms", ms(now_us - arrived_us_));
+  return out;
+}
+
+request_span open_request::span(std::int64_t now_us) const {
+  constexpr std::int64_t ns_of_us = 1000;
+  request_span out;
+  out.id = id_;
+  out.queued_ns = arrived_us_ * ns_of_us;
+  if (has_started()) out.prefill_ns = started_us_ * ns_of_us;
+  if (first_us_ >= 0) out.decode_ns = first_us_ * ns_of_us;
+  out.end_ns = now_us * ns_of_us;
+  out.prompt_tokens = prompt_tokens_;
+  out.cached_tokens = cached_tokens_;
+  out.output_tokens = output_tokens();
+  for (const auto& it : answers_) out.preemptions += std::max(0, it.starts - 1);
+  out.finish = finish_words();
+  return out;
+}
+
 std::string open_request::log_line(std::optional<request_phase> gone_in,
                                    std::int64_t now_us) const {
   std::string out = "request " + id_;
   // What a client calls itself may hold anything: quoted, it cannot pass for a line of its own.
   if (!client_request_id_.empty()) out += " client_id=" + in_quotes(client_request_id_);
   if (!tenant_.empty()) out += " tenant=" + in_quotes(tenant_);
-  out += " finish=";
-  for (std::size_t i = 0; i < answers_.size(); ++i)
-    out += fmt::format("{}{}", i == 0 ? "" : ",",
-                       answers_[i].is_closed ? name_of(answers_[i].reason) : "gone");
+  if (!trace_id_.empty()) out += " trace=" + trace_id_;
+  out += " finish=" + finish_words();
   const auto started = has_started() ? started_us_ : now_us;
   out += fmt::format(" prompt={} cached={} output={} queued_ms={:.1f} prefill_ms={:.1f} "
                      "decode_ms={:.1f} total_ms={:.1f}",

@@ -17,6 +17,8 @@
 #include "actors/request_counts.hpp"
 #include "actors/request_intake.hpp"
 #include "messages/control.hpp"
+#include "runtime/base/log_event.hpp"
+#include "runtime/base/span_ring.hpp"
 #include "runtime/core/token_credit.hpp"
 
 namespace deepinfer {
@@ -75,6 +77,10 @@ public:
   /// One line about a request that is over. `gone_in`: what it was doing when its client ended it.
   /// With what was asked and answered only where `keep_text` was called.
   std::string log_line(std::optional<request_phase> gone_in, std::int64_t now_us) const;
+  /// The same as fields, without texts.
+  std::vector<log_field> log_fields(std::int64_t now_us) const;
+  /// The same for the timeline.
+  request_span span(std::int64_t now_us) const;
   void keep_text(std::string asked) { asked_text_ = std::move(asked); }
 
 private:
@@ -107,7 +113,10 @@ private:
   void offer(std::int32_t answer, std::int64_t now_us, std::vector<token_chunk>& out);
   void send(std::int32_t answer, std::int64_t now_us, std::vector<token_chunk>& out);
 
+  std::string finish_words() const;
+
   std::string id_, client_request_id_, tenant_;
+  std::string trace_id_;  ///< of the client's trace context
   std::int32_t prompt_tokens_;
   std::int64_t arrived_us_;
   const request_counts& counts_;

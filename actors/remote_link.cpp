@@ -217,8 +217,8 @@ void on_sink_down(pointer self, const caf::actor_addr& gone) {
   }
 }
 
-/// Asks the session for an answer, which is due until it comes or the connection is lost. `on_answer`
-/// is told before whoever asked: null, or the error.
+/// Asks the session for an answer, which is due until it comes or the connection is lost.
+/// `on_answer` is told before whoever asked: null, or the error.
 template <class Answer, class... Args>
 caf::typed_response_promise<Answer> ask_node(pointer self, std::chrono::milliseconds limit,
                                              std::function<void(const error*)> on_answer,

@@ -11,6 +11,7 @@
 #include <spdlog/spdlog.h>
 
 #include "runtime/base/json.hpp"
+#include "runtime/base/log_event.hpp"
 #include "runtime/base/repeat_filter.hpp"
 
 namespace deepinfer {
@@ -52,6 +53,14 @@ void write_line(severity level, std::string_view line) {
     logger().log(to_spdlog(level), "{}", line);
 }
 
+void write_json_line(severity level, std::string_view line, std::span<const log_field> fields) {
+  auto out = "\"msg\":" + to_text(json::string(line));
+  for (const auto& it : fields)
+    out +=
+      fmt::format(",\"{}\":{}", it.name, it.is_text ? to_text(json::string(it.value)) : it.value);
+  logger().log(to_spdlog(level), "{}", out);
+}
+
 constexpr auto repeat_interval = std::chrono::seconds(10);
 
 std::mutex repeats_mutex;
@@ -86,6 +95,14 @@ void log_line(severity level, std::string_view line) {
   const std::lock_guard lock(repeats_mutex);
   for (const auto& overdue : repeats.take_overdue(now)) write_line(severity::warning, overdue);
   if (repeats.admit(line, now)) write_line(level, line);
+}
+
+void log_event(severity level, std::string_view line, std::span<const log_field> fields) {
+  if (!is_logged(level)) return;
+  if (is_json)
+    write_json_line(level, line, fields);
+  else
+    log_line(level, line);
 }
 
 }  // namespace deepinfer

@@ -5,6 +5,13 @@
 
 namespace deepinfer {
 
+std::int64_t begin_of(std::span<const step_trace> steps) {
+  std::int64_t out = 0;
+  for (const auto& it : steps)
+    if (out == 0 || it.plan_begin_ns < out) out = it.plan_begin_ns;
+  return out;
+}
+
 void span_ring::add(request_span entry) {
   const std::lock_guard lock(guard_);
   if (entries_.size() < limit_)
@@ -22,6 +29,12 @@ std::vector<request_span> span_ring::newest(std::size_t spans) const {
   out.reserve(count);
   for (std::size_t i = 0; i < count; ++i)
     out.push_back(entries_[(next_ + limit_ - count + i) % limit_]);
+  return out;
+}
+
+std::vector<request_span> span_ring::since(std::int64_t begin_ns) const {
+  auto out = newest(limit_);
+  std::erase_if(out, [begin_ns](const request_span& it) { return it.end_ns < begin_ns; });
   return out;
 }
 

@@ -38,6 +38,8 @@ public:
 
   /// Oldest first, at most `spans` of the newest.
   std::vector<request_span> newest(std::size_t spans) const;
+  /// Oldest first, those that had not ended at that time.
+  std::vector<request_span> since(std::int64_t begin_ns) const;
 
 private:
   mutable std::mutex guard_;
@@ -45,6 +47,9 @@ private:
   std::size_t next_ = 0;
   std::vector<request_span> entries_;
 };
+
+/// When the first of `steps` was planned; 0 where there is none.
+std::int64_t begin_of(std::span<const step_trace> steps);
 
 /// The trace of `chrome_trace` with more in it: an async event per request with its parts queued,
 /// prefill and decode. Everything of it: slices (plan, settle, copy in, forward, sample, copy out),

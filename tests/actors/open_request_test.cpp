@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <map>
+
 #include "actors/open_request.hpp"
 #include "runtime/base/random.hpp"
 
@@ -232,4 +234,33 @@ TEST_CASE("a log line has numbers and names, texts only if asked for, and is alw
   CHECK(gone.log_line(request_phase::queued, 3000) ==
         "request y finish=gone,gone prompt=3 cached=0 output=0 queued_ms=2.0 prefill_ms=0.0 "
         "decode_ms=0.0 total_ms=2.0 ended_in=queued");
+}
+
+TEST_CASE("a request that is over is told as fields and as a span, with the client's trace") {
+  const request_counts counts;
+  auto wanted = asked(1);
+  wanted.client_request_id = "mine";
+  wanted.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  open_request request("x", wanted, accepted(), words(), seq_id{1}, counts, 1000);
+  std::vector<token_chunk> out;
+  request.start(0, 2, 2500);
+  request.push(0, gained("hello", finish_reason::length), 5000, out);
+  std::map<std::string, std::string> fields;
+  for (const auto& it : request.log_fields(6000)) fields[std::string(it.name)] = it.value;
+  CHECK(fields["request_id"] == "x");
+  CHECK(fields["client_request_id"] == "mine");
+  CHECK(fields["trace_id"] == "0af7651916cd43dd8448eb211c80319c");
+  CHECK(fields["finish_reason"] == "length");
+  CHECK(fields["prompt_tokens"] == "3");
+  CHECK(fields["queue_ms"] == "1.5");
+  CHECK(!fields.contains("tenant"));
+  CHECK(request.log_line({}, 6000).find(" trace=0af7651916cd43dd8448eb211c80319c ") !=
+        std::string::npos);
+  const auto span = request.span(6000);
+  CHECK(span.id == "x");
+  CHECK(span.queued_ns == 1'000'000);
+  CHECK(span.prefill_ns == 2'500'000);
+  CHECK(span.decode_ns == 5'000'000);
+  CHECK(span.end_ns == 6'000'000);
+  CHECK(span.finish == "length");
 }

@@ -183,6 +183,21 @@ TEST_CASE("the span ring keeps the newest requests, oldest first") {
   CHECK(young.newest(1)[0].id == "b");
 }
 
+TEST_CASE("the spans of a trace are those that had not ended when its first step was planned") {
+  span_ring ring(8);
+  for (const auto end : {100, 200, 300}) {
+    request_span it;
+    it.end_ns = end;
+    ring.add(it);
+  }
+  const std::vector<step_trace> steps{step_at(2, 430), step_at(1, 230)};
+  CHECK(begin_of(steps) == 200);
+  CHECK(begin_of({}) == 0);
+  const auto kept = ring.since(begin_of(steps));
+  REQUIRE(kept.size() == 2);
+  CHECK(kept[0].end_ns == 200);
+}
+
 TEST_CASE("a request is an async event whose parts follow each other, however far it came") {
   request_span whole;
   whole.id = "a\"b\n";  // must not break the file

@@ -200,9 +200,9 @@ def sampling(bed):
     it = bed.tiny()
 
     def text(**fields):
-        return bed.complete(it, "Once there was", max_tokens=24, **fields).choice()["text"]
+        return bed.complete(it, "In the beginning God created", max_tokens=40, **fields).choice()["text"]
 
-    greedy = text(temperature=0)
+    greedy = text(temperature=0)  # its second half says the same words again
     hot = [text(temperature=1.5, seed=seed) for seed in (1, 2)]
     expect(hot[0] != hot[1] and hot[0] == text(temperature=1.5, seed=1), "seed")
     expect(hot[0] != greedy, "temperature")
@@ -246,8 +246,8 @@ def shown(bed):
     with_stop = bed.complete(it, "#fox", stop="fox", max_tokens=100, include_stop_str_in_output=True)
     without = bed.complete(it, "#fox", stop="fox", max_tokens=100)
     expect(with_stop.choice()["text"] == without.choice()["text"] + "fox")
-    special = bed.complete(it, "#fox", max_tokens=100, skip_special_tokens=False).choice()["text"]
-    expect(special.startswith(FOX) and special != FOX, special)
+    expect(bed.complete(it, "#special").choice()["text"] == "ab")
+    expect(bed.complete(it, "#special", skip_special_tokens=False).choice()["text"] == "a<｜▁pad▁｜>b")
 
 
 @cell("A.2", "stop: string or list", same_text(FOX))
@@ -310,7 +310,7 @@ def json_object(bed):
         choice = bed.chat(it, "Write a JSON object.", response_format={"type": "json_object"}, max_tokens=300,
                           temperature=1, seed=seed).choice()
         content = choice["message"]["content"]
-        expect(content.startswith("{"), content)
+        expect(content.lstrip().startswith("{"), content)
         if choice["finish_reason"] == "stop":
             json.loads(content)
     scripted = bed.scripted()

@@ -369,10 +369,10 @@ def trace(bed):
     it = bed.scripted(script=PACED)
     it.chat("#long", max_tokens=60)
     events = bed.get(it, "/debug/trace?steps=32").json()["traceEvents"]
-    names = {one["args"]["name"] for one in events if one["ph"] == "M"}
-    expect(any("schedule" in name for name in names) and any("forward" in name for name in names), names)
+    names = {one["args"].get("name", "") for one in events if one["ph"] == "M"}
+    expect(any("plan" in name for name in names) and any("forward" in name for name in names), names)
     slices = [one for one in events if one["ph"] == "X"]
-    expect(len(slices) > 60 and {"s", "f"} <= {one["ph"] for one in events}, len(slices))
+    expect(len(slices) > 60 and {"s", "f", "b", "e", "C"} <= {one["ph"] for one in events}, len(slices))
     return f"{len(slices)} slices of 32 steps"
 
 

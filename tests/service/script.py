@@ -69,6 +69,7 @@ def shared_script(step_ms=0):
         {"when": "#longstop", "say": f"First a word, {LONG_STOP}, then more."},
         {"when": "#prefix", "say": "It ends with END"},
         {"when": "#silent", "say": ""},
+        {"when": "#special", "say": "a<｜▁pad▁｜>b"},
         {"when": "#json", "say": '{"city": "Berlin", "days": 3}'},
         {"when": "#think", "say": "First I think.</think>Then I answer."},
         {"when": "#twice", "say": "<think>First I think.</think>Then I answer."},
