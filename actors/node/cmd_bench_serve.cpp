@@ -268,6 +268,11 @@ result<int> bench_serve(const cli_context& context, const parsed_flags& flags) {
       fmt::print(context.out, "device idle {:.1f} %, overlap ratio {:.2f}\n",
                  100 * *made.idle_share, made.overlap_ratio.value_or(0));
   }
+  for (const auto& it : made.records) {
+    if (it.failure.empty()) continue;
+    warn(context, fmt::format("the first that failed: {}: {}", it.failure, it.failure_text));
+    break;
+  }
   constexpr double busy_client = 0.8;
   if (made.client_load > busy_client)
     warn(context, fmt::format("this client computed {:.0f} % of the time: it may be what is slow",

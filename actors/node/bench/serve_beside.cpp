@@ -221,6 +221,11 @@ result<beside_result> measure_beside(effective_config config, const std::string&
   settings.observability.log_requests = request_logging::off;
   settings.server.max_queued_requests =
     std::max(settings.server.max_queued_requests, of.many_streams);
+  if (of.streams > settings.engine.max_num_seqs)
+    return fail(errc::bad_config,
+                fmt::format("--max-concurrency: found {} streams, expected at most {}, "
+                            "engine.max_num_seqs",
+                            of.streams, settings.engine.max_num_seqs));
   beside_result out;
   DI_TRY(out.offline_tokens_per_second, offline_rate(config, model_path, of));
   DI_TRY(const auto served, service::open(config, "model"));
