@@ -178,8 +178,6 @@ void rank_metrics::note_rest(const scheduler_stats& stats) {
 
 void refresh(metrics& counts, const node_stats& stats) {
   const auto used = stats.kv_blocks_total - stats.kv_blocks_free - stats.kv_blocks_cached;
-  counts.set(metric::num_requests_running, stats.running);
-  counts.set(metric::num_requests_waiting, stats.queued);
   counts.set(metric::kv_cache_usage_perc,
              stats.kv_blocks_total == 0
                ? 0.0

@@ -89,7 +89,8 @@ private:
   scheduler_stats stats_;  ///< counted so far
 };
 
-/// What a node's gauges are at this moment, of all its ranks. For whoever shows metrics.
+/// What a node's gauges are at this moment, of all its ranks. For whoever shows metrics. Requests
+/// are the router's to count: most of those that wait are in no rank yet.
 void refresh(metrics& counts, const node_stats& stats);
 
 }  // namespace deepinfer

@@ -158,8 +158,8 @@ TEST_CASE_FIXTURE(control_fixture, "traces and metrics are those of all ranks") 
   CHECK(wrong.error().param == "steps");
   const auto text = ask(verb::metrics, text_reply{});
   REQUIRE_MESSAGE(text, text.error().message);
-  CHECK(counts->value(metric::num_requests_running) == 6.0);
-  CHECK(text->text.find("num_requests_running") != std::string::npos);
+  CHECK(counts->value(metric::kv_free_blocks) == 8.0);
+  CHECK(text->text.find("kv_free_blocks") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(control_fixture, "a snapshot is one line of JSON, also without a door to ask") {

@@ -1,5 +1,6 @@
 """A deepinfer process to test: starts it, finds its ports, asks how it is, checks that it rests."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -97,7 +98,7 @@ class Server(Process):
             self.script_file.close()
             arguments += ["--script", self.script_file.name]
         super().__init__(*arguments, *flags, env=env)
-        self.port = self.url = None
+        self.port = self.url = self._client = None
         self.totals = {}
         if wait:
             self.wait_until_ready()
@@ -122,8 +123,13 @@ class Server(Process):
     def headers(self):
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
-    def client(self, **options):
-        return httpx.Client(base_url=self.url, headers=self.headers, timeout=PATIENCE, **options)
+    @contextlib.contextmanager
+    def client(self):
+        """One for all: making a client of httpx takes longer than most requests."""
+        if self._client is None:
+            self._client = httpx.Client(base_url=self.url, headers=self.headers, timeout=PATIENCE, verify=False,
+                                        limits=httpx.Limits(max_connections=None, max_keepalive_connections=8))
+        yield self._client
 
     def get(self, path, **options):
         with self.client() as it:
@@ -215,6 +221,8 @@ class Server(Process):
                 code = None
         else:
             code = self.child.returncode
+        if self._client:
+            self._client.close()
         self.kill()
         if self.script_file:
             pathlib.Path(self.script_file.name).unlink(missing_ok=True)

@@ -48,7 +48,6 @@ def test_every_operation_answers_whatever_the_schema_allows(server):
                 case.body.pop("max_completion_tokens", None)
             reply = case.call(base_url=server.url, timeout=30)
             assert reply.status_code in STATUSES, (reply.status_code, case.method, case.path, reply.text[:300])
-            assert "text/html" in reply.headers["content-type"] or case.path != "/"
             if reply.status_code >= 400:
                 assert reply.json()["error"]["code"], reply.text[:300]
 
