@@ -45,7 +45,7 @@ result<serve_bench_settings> read_settings(const parsed_flags& flags) {
   DI_TRY_VOID(number("input-len", 1, 128, load.input_len));
   DI_TRY_VOID(number("output-len", 1, 64, load.output_len));
   DI_TRY_VOID(number("prefix-len", 1, 64, load.prefix_len));
-  DI_TRY_VOID(number("vocab-size", 1, 4096, load.vocab_size));
+  DI_TRY_VOID(number("vocab-size", 1, 2048, load.vocab_size));
   DI_TRY_VOID(number("max-concurrency", 1, 4096, out.most_open));
   DI_TRY_VOID(number("warmup", 0, 1, out.warmup));
   DI_TRY(const auto seed, flags.integer("seed", 0, INT64_MAX));
@@ -268,6 +268,11 @@ result<int> bench_serve(const cli_context& context, const parsed_flags& flags) {
       fmt::print(context.out, "device idle {:.1f} %, overlap ratio {:.2f}\n",
                  100 * *made.idle_share, made.overlap_ratio.value_or(0));
   }
+  for (const auto& it : made.records) {
+    if (it.failure.empty()) continue;
+    warn(context, fmt::format("the first that failed: {}: {}", it.failure, it.failure_text));
+    break;
+  }
   constexpr double busy_client = 0.8;
   if (made.client_load > busy_client)
     warn(context, fmt::format("this client computed {:.0f} % of the time: it may be what is slow",
@@ -304,7 +309,7 @@ command bench_serve_command() {
     value_flag("input-len", "prompt ids of a random request", "N", "128"),
     value_flag("output-len", "outputs of a request", "N", "64"),
     value_flag("prefix-len", "ids that all prompts of prefix-repeat begin with", "N", "64"),
-    value_flag("vocab-size", "random ids are below", "N", "4096"),
+    value_flag("vocab-size", "random ids are below", "N", "2048"),
     value_flag("warmup", "requests before the measurement", "N", "1"),
     value_flag("goodput", "bounds of a good request: ttft, tpot, itl, e2el", "NAME:TIME,...",
                "none"),

@@ -171,6 +171,8 @@ result<int> converse(const session& it, conversation& talk) {
 result<int> chat(const cli_context& context, const parsed_flags& flags) {
   DI_TRY(const auto config, settings_of(context, flags));
   DI_TRY(auto sampling, read_sampling(flags));
+  // Elsewhere the node has a seed of its own, or none.
+  if (config.settings.engine.seed) sampling.seed = config.settings.engine.seed;
   DI_TRY(auto talk, conversation::open(flags));
   const bool is_demo = flags.is_on("demo");
   if (is_demo && !flags.positionals.empty())

@@ -37,7 +37,9 @@ result<generate_request> read_request(const parsed_flags& flags) {
 
 result<int> generate(const cli_context& context, const parsed_flags& flags) {
   DI_TRY(const auto config, settings_of(context, flags));
-  DI_TRY(const auto request, read_request(flags));
+  DI_TRY(auto request, read_request(flags));
+  // Elsewhere the node has a seed of its own, or none.
+  if (config.settings.engine.seed) request.sampling.seed = config.settings.engine.seed;
   DI_TRY(const auto opened, open_engine(context, flags, config));
   const auto& engine = opened.engine;
   const interrupt_guard interrupts;

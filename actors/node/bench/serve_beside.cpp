@@ -6,12 +6,14 @@
 #include <atomic>
 #include <chrono>
 #include <latch>
+#include <mutex>
 
 #include <fmt/format.h>
 
 #include "actors/node/bench/bench_offline.hpp"
 #include "actors/node/bench/bench_statistics.hpp"
 #include "actors/node/bench/serve_record.hpp"
+#include "actors/request_intake.hpp"
 #include "actors/service.hpp"
 #include "runtime/http/event_reader.hpp"
 #include "runtime/http/load_client.hpp"
@@ -40,7 +42,13 @@ struct batch_watch {
   explicit batch_watch(std::ptrdiff_t requests) : left(requests) {}
   std::latch left;
   std::atomic<std::int64_t> tokens{0};
-  std::atomic<std::int64_t> failures{0};
+
+  void fail(const std::string& why) {
+    const std::lock_guard lock(mutex);
+    if (failure.empty()) failure = why;
+  }
+  std::mutex mutex;
+  std::string failure;  ///< the first; read when all have ended
 };
 
 class counting_sink final : public chunk_sink {
@@ -53,11 +61,11 @@ public:
   void on_chunk(token_chunk chunk) override {
     if (!chunk.text.empty() && first_ns_ == 0) first_ns_ = clock_ns(CLOCK_MONOTONIC);
     watch_->tokens += std::ssize(chunk.ids);
-    if (chunk.finish && chunk.finish->code != errc::ok) ++watch_->failures;
+    if (chunk.finish && chunk.finish->code != errc::ok) watch_->fail(chunk.finish->message);
     if (chunk.is_last) watch_->left.count_down();
   }
-  void on_error(const error&) override {
-    ++watch_->failures;
+  void on_error(const error& why) override {
+    watch_->fail(why.message);
     watch_->left.count_down();
   }
 
@@ -93,7 +101,8 @@ public:
     watch->left.wait();
     auto out = cost_of(begin, cpu, own);
     out.tokens = watch->tokens;
-    if (watch->failures > 0) return fail(errc::internal, "a request in process has failed");
+    if (!watch->failure.empty())
+      return fail(errc::internal, "a request in process: " + watch->failure);
     for (const auto at : first)
       if (at > 0) out.ttft_ms.add(static_cast<double>(at - begin) / 1e6);
     return out;
@@ -126,6 +135,7 @@ private:
     load.requests = count;
     load.input_len = settings_.input_len;
     load.output_len = output_len;
+    load.vocab_size = served_.engine()->intake().facts().vocab_size;
     load.seed = ++batches_;
     return make_prompts(load);
   }
@@ -211,6 +221,11 @@ result<beside_result> measure_beside(effective_config config, const std::string&
   settings.observability.log_requests = request_logging::off;
   settings.server.max_queued_requests =
     std::max(settings.server.max_queued_requests, of.many_streams);
+  if (of.streams > settings.engine.max_num_seqs)
+    return fail(errc::bad_config,
+                fmt::format("--max-concurrency: found {} streams, expected at most {}, "
+                            "engine.max_num_seqs",
+                            of.streams, settings.engine.max_num_seqs));
   beside_result out;
   DI_TRY(out.offline_tokens_per_second, offline_rate(config, model_path, of));
   DI_TRY(const auto served, service::open(config, "model"));

@@ -26,7 +26,7 @@ struct serve_load_settings {
   double rate = 0;        ///< requests per second; 0: all at once
   double burstiness = 1;  ///< shape of the gamma distribution of gaps; 1: Poisson
   std::int32_t input_len = 128, output_len = 64, prefix_len = 64;
-  std::int32_t vocab_size = 4096;  ///< random ids are drawn from first_random_id on
+  std::int32_t vocab_size = 2048;  ///< random ids are drawn from first_random_id on
   std::uint64_t seed = 1;
 };
 

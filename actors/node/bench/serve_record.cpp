@@ -33,6 +33,11 @@ bool has_content(const json::value& choice) {
          (calls && calls->is_array() && !calls->as_array().empty());
 }
 
+std::string message_in(const json::object& error) {
+  const auto* message = error.if_contains("message");
+  return message && message->is_string() ? std::string(message->as_string()) : std::string();
+}
+
 std::string code_in(const json::object& error) {
   const auto* code = error.if_contains("code");
   return code && code->is_string() ? std::string(code->as_string()) : "error";
@@ -92,14 +97,16 @@ void serve_record::end(const result<int>& status, std::string_view body, std::in
   end_ns = now_ns;
   if (!status) {
     failure = name_of(status.error().code);
+    failure_text = status.error().message;
     return;
   }
   if (*status == 200) return;
   const auto read = parse_json(body);
   const auto* object = read ? read->if_object() : nullptr;
   const auto* error = object ? object->if_contains("error") : nullptr;
-  failure =
-    error && error->is_object() ? code_in(error->as_object()) : fmt::format("http_{}", *status);
+  const bool is_told = error && error->is_object();
+  failure = is_told ? code_in(error->as_object()) : fmt::format("http_{}", *status);
+  failure_text = is_told ? message_in(error->as_object()) : std::string(body.substr(0, 200));
 }
 
 result<goodput_bounds> parse_goodput(std::string_view text) {

@@ -26,7 +26,8 @@ struct serve_record {
   std::vector<std::int64_t> gaps_ns;  ///< between events with content
   std::int32_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0;
   bool has_usage = false;
-  std::string failure;  ///< empty: none; else its code
+  std::string failure;       ///< empty: none; else its code
+  std::string failure_text;  ///< what the server said, or why it said nothing
 
   /// An event's JSON, or "[DONE]", at this time.
   void take_event(std::string_view data, std::int64_t now_ns);
