@@ -40,11 +40,12 @@ if [ "$full" = 1 ]; then
   cmake --build --preset release --parallel "$jobs" --target header_check
 fi
 for build in release asan; do
-  ctest --test-dir build/$build --output-on-failure --parallel "$jobs" --label-exclude 'service|remote|ui'
+  ctest --test-dir build/$build --output-on-failure --parallel "$jobs" --label-exclude 'service|remote|ui|http'
 done
-# Several processes, which a busy machine may starve past a deadline: what fails twice has failed.
+# Sockets and several processes, which a busy machine may starve past a deadline: what fails twice has
+# failed.
 for build in release asan; do
-  ctest --test-dir build/$build --output-on-failure --parallel "$jobs" --label-regex 'service|remote|ui' \
+  ctest --test-dir build/$build --output-on-failure --parallel "$jobs" --label-regex 'service|remote|ui|http' \
     --repeat until-pass:2 --no-tests=ignore
 done
 
