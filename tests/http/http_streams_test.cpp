@@ -148,13 +148,14 @@ TEST_CASE("a slow reader fills its own buffer, and is told of when it has read")
   }
   // What the kernel took is bounded as well, whatever it could hold.
   CHECK(written < 8 << 20);
-  CHECK(drained.count() == 0);
+  // While the first pieces were written the kernel may have taken all there was.
+  const auto before = drained.count();
   CHECK(fixture.is_alive());
   reply->end();
   const auto answer = client.read_answer();
   CHECK(answer.is_complete);
   CHECK(answer.body.size() == written);
-  CHECK(drained.wait());
+  CHECK(soon([&] { return drained.count() > before; }));
   CHECK(soon([&] { return reply->pending_bytes() == 0; }));
 }
 
