@@ -156,6 +156,10 @@ flag value_flag(const char* name, const char* help, const char* value_name, cons
   return {.name = name, .help = help, .value_name = value_name, .default_text = usual};
 }
 
+flag switch_flag(const char* name, const char* help, bool is_negatable) {
+  return {.name = name, .help = help, .is_negatable = is_negatable};
+}
+
 std::optional<std::string> parsed_flags::text(const std::string& name) const {
   const auto found = values.find(name);
   if (found == values.end() || found->second.empty()) return {};

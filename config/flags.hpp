@@ -40,10 +40,12 @@ struct command_line {
   std::vector<flag> flags = {};  ///< -h, --help, -v, -q are added
 };
 
-/// What was given.
 /// A flag with a value; `usual` is the default as text.
 flag value_flag(const char* name, const char* help, const char* value_name, const char* usual);
+/// A switch; a negatable one also exists as --no-name.
+flag switch_flag(const char* name, const char* help, bool is_negatable = false);
 
+/// What was given.
 struct parsed_flags {
   std::map<std::string, std::vector<std::string>>
     values;  ///< by flag name; switches: "true"/"false"

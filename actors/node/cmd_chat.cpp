@@ -210,14 +210,6 @@ result<int> chat(const cli_context& context, const parsed_flags& flags) {
   return reply.was_interrupted ? 130 : 0;
 }
 
-flag switch_of(const char* name, const char* help, bool is_negatable = false) {
-  flag it;
-  it.name = name;
-  it.help = help;
-  it.is_negatable = is_negatable;
-  return it;
-}
-
 }  // namespace
 
 command chat_command() {
@@ -227,12 +219,12 @@ command chat_command() {
   it.positionals = "[MESSAGE]";
   it.positionals_max = 1;
   it.flags = {
-    switch_of("json", "one JSON object instead of streamed text"),
+    switch_flag("json", "one JSON object instead of streamed text"),
     stats_flag(),
     cache_salt_flag(),
     elsewhere_flag(),
-    switch_of("demo", "the first of the model's own demonstration prompts"),
-    switch_of("thinking", "let the model think first", true),
+    switch_flag("demo", "the first of the model's own demonstration prompts"),
+    switch_flag("thinking", "let the model think first", true),
     value_flag("effort", "how long it thinks: low, high, xhigh, max or 1 to 100", "LEVEL", "high"),
     value_flag("system", "a system message before the first one", "TEXT", "none"),
     value_flag("tools", "tools the model may call: a JSON array as in the OpenAI API", "FILE",

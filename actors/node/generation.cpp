@@ -104,19 +104,13 @@ std::vector<flag> sampling_flags() {
   const std::string group = "Sampling";
   const auto value = [&group](const char* name, const char* help, const char* what,
                               const char* otherwise, bool is_repeatable = false) {
-    flag it;
-    it.name = name;
-    it.help = help;
-    it.value_name = what;
-    it.default_text = otherwise;
+    auto it = value_flag(name, help, what, otherwise);
     it.group = group;
     it.is_repeatable = is_repeatable;
     return it;
   };
   const auto on = [&group](const char* name, const char* help) {
-    flag it;
-    it.name = name;
-    it.help = help;
+    auto it = switch_flag(name, help);
     it.group = group;
     return it;
   };
@@ -143,19 +137,13 @@ std::vector<flag> sampling_flags() {
 }
 
 flag stats_flag() {
-  flag it;
-  it.name = "stats";
-  it.help = "show what the engine counted: steps, idle time of the device by cause, KV, drafts";
-  return it;
+  return switch_flag(
+    "stats", "show what the engine counted: steps, idle time of the device by cause, KV, drafts");
 }
 
 flag cache_salt_flag() {
-  flag it;
-  it.name = "cache-salt";
-  it.help = "share cached prefixes only with requests of the same salt";
-  it.value_name = "TEXT";
-  it.default_text = "none";
-  return it;
+  return value_flag("cache-salt", "share cached prefixes only with requests of the same salt",
+                    "TEXT", "none");
 }
 
 result<sampling_request> read_sampling(const parsed_flags& flags) {
