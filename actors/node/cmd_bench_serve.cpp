@@ -7,9 +7,9 @@
 #include "actors/node/bench/serve_beside.hpp"
 #include "actors/node/bench/serve_load.hpp"
 #include "actors/node/bench/serve_record.hpp"
+#include "actors/node/bench/serve_request.hpp"
 #include "actors/node/commands.hpp"
 #include "runtime/base/file.hpp"
-#include "runtime/http/event_reader.hpp"
 #include "runtime/http/load_client.hpp"
 
 namespace deepinfer {
@@ -20,14 +20,11 @@ constexpr std::int64_t most_count = 1 << 20;
 struct serve_bench_settings {
   http_url url;
   serve_load_settings load;
-  std::string model;  ///< empty: the first one that the server names
-  std::string api_key;
+  serve_request_form form;  ///< without a model: the first one that the server names
   std::int32_t most_open = 0;
   std::int32_t warmup = 0;
   std::int64_t timeout_ns = 0;
   goodput_bounds bounds;
-  bool is_stream = true;
-  bool ignores_eos = true;
 };
 
 result<serve_bench_settings> read_settings(const parsed_flags& flags) {
@@ -59,26 +56,20 @@ result<serve_bench_settings> read_settings(const parsed_flags& flags) {
   DI_TRY(const auto timeout, flags.number("timeout", 1e-3, 1e6));
   out.timeout_ns = static_cast<std::int64_t>(timeout.value_or(600) * 1e9);
   DI_TRY(out.bounds, parse_goodput(flags.text("goodput").value_or("")));
-  out.model = flags.text("served-model").value_or("");
-  out.api_key = flags.text("key").value_or("");
-  out.is_stream = flags.is_on("stream", true);
-  out.ignores_eos = flags.is_on("ignore-eos", true);
-  return out;
-}
-
-std::vector<http_header> headers_of(const serve_bench_settings& it) {
-  std::vector<http_header> out{{"Content-Type", "application/json"}};
-  if (!it.api_key.empty()) out.push_back({"Authorization", "Bearer " + it.api_key});
+  out.form.model = flags.text("served-model").value_or("");
+  out.form.api_key = flags.text("key").value_or("");
+  out.form.is_stream = flags.is_on("stream", true);
+  out.form.ignores_eos = flags.is_on("ignore-eos", true);
   return out;
 }
 
 /// Asks the server which model it serves.
 result<std::string> model_of(const serve_bench_settings& it) {
-  if (!it.model.empty()) return it.model;
+  if (!it.form.model.empty()) return it.form.model;
   const std::string where = fmt::format("{}:{}/v1/models", it.url.host, it.url.port);
   constexpr std::int64_t timeout_ns = 10'000'000'000;
-  DI_TRY(const auto answer, fetch(it.url, "GET", "/v1/models", headers_of(it), "", timeout_ns),
-         where);
+  DI_TRY(const auto answer,
+         fetch(it.url, "GET", "/v1/models", serve_headers(it.form.api_key), "", timeout_ns), where);
   if (answer.status != 200)
     return fail(errc::io_failed,
                 fmt::format("{}: status {}: {}", where, answer.status, answer.body.substr(0, 200)));
@@ -93,64 +84,16 @@ result<std::string> model_of(const serve_bench_settings& it) {
   return std::string(id->as_string());
 }
 
-std::string body_of(const serve_bench_settings& it, const std::string& model,
-                    const serve_prompt& prompt) {
-  json::object body{{"model", model},
-                    {"max_tokens", prompt.output_len},
-                    {"temperature", 0},
-                    {"stream", it.is_stream}};
-  if (it.is_stream) body["stream_options"] = json::object{{"include_usage", true}};
-  if (it.ignores_eos) body["ignore_eos"] = true;
-  if (prompt.messages.is_null())
-    body["prompt"] = prompt.prompt;
-  else
-    body["messages"] = prompt.messages;
-  return to_text(body);
-}
-
-/// A request that keeps its record, and what it reads with, alive until its end.
-load_request request_of(const serve_bench_settings& it, const std::string& model,
-                        const serve_prompt& prompt, std::int64_t start_ns, serve_record& record) {
-  struct reading {
-    std::string body;
-    std::int64_t now_ns = 0;
-    std::unique_ptr<event_reader> events;
-  };
-  const auto shared = std::make_shared<reading>();
-  auto* to = shared.get();
-  shared->events = std::make_unique<event_reader>(
-    [to, &record](std::string_view data) { record.take_event(data, to->now_ns); });
-  record.sent_ns = start_ns;
-  load_request out;
-  out.start_ns = start_ns;
-  out.path = prompt.messages.is_null() ? "/v1/completions" : "/v1/chat/completions";
-  out.headers = headers_of(it);
-  out.body = body_of(it, model, prompt);
-  out.on_body = [shared, is_stream = it.is_stream](int status, std::string_view piece,
-                                                   std::int64_t now_ns) {
-    shared->now_ns = now_ns;
-    if (status == 200 && is_stream)
-      shared->events->feed(piece);
-    else
-      shared->body += piece;
-  };
-  out.on_end = [shared, &record, is_stream = it.is_stream](const result<int>& status,
-                                                           std::int64_t now_ns) {
-    if (status && *status == 200 && !is_stream) record.take_body(shared->body, now_ns);
-    record.end(status, shared->body, now_ns);
-  };
-  return out;
-}
-
 struct server_gauges {
-  std::optional<double> busy_seconds, idle_seconds, no_work_seconds, overlap_ratio;
+  std::optional<double> busy_seconds, idle_seconds, overlap_ratio;
 };
 
 /// What our own servers tell of themselves; nothing of others.
 server_gauges gauges_of(const serve_bench_settings& it) {
   server_gauges out;
   constexpr std::int64_t timeout_ns = 10'000'000'000;
-  const auto answer = fetch(it.url, "GET", "/metrics", headers_of(it), "", timeout_ns);
+  const auto answer =
+    fetch(it.url, "GET", "/metrics", serve_headers(it.form.api_key), "", timeout_ns);
   if (!answer || answer->status != 200) return out;
   out.busy_seconds = metric_in(answer->body, "device_busy_seconds_total");
   out.idle_seconds = metric_in(answer->body, "device_idle_seconds_total");
@@ -168,7 +111,7 @@ struct measured {
   std::optional<double> idle_share, overlap_ratio;
 };
 
-result<measured> measure(const serve_bench_settings& it, const std::string& model) {
+result<measured> measure(const serve_bench_settings& it) {
   DI_TRY(const auto prompts, make_prompts(it.load));
   const auto arrivals = arrival_times(it.load);
   if (it.warmup > 0) {
@@ -179,7 +122,7 @@ result<measured> measure(const serve_bench_settings& it, const std::string& mode
     DI_TRY(const auto client, load_client::make(it.url, it.warmup));
     std::vector<serve_record> records(warm.size());
     for (std::size_t i = 0; i < warm.size(); ++i)
-      client->add(request_of(it, model, warm[i], steady_ns(), records[i]));
+      client->add(serve_request_of(it.form, warm[i], steady_ns(), records[i]));
     client->run(it.timeout_ns);
   }
   const auto before = gauges_of(it);
@@ -188,7 +131,7 @@ result<measured> measure(const serve_bench_settings& it, const std::string& mode
   DI_TRY(const auto client, load_client::make(it.url, it.most_open));
   const auto begin = steady_ns();
   for (std::size_t i = 0; i < prompts.size(); ++i)
-    client->add(request_of(it, model, prompts[i], begin + arrivals[i], out.records[i]));
+    client->add(serve_request_of(it.form, prompts[i], begin + arrivals[i], out.records[i]));
   out.client_load = client->run(it.timeout_ns);
   const auto after = gauges_of(it);
   if (before.busy_seconds && after.busy_seconds && before.idle_seconds && after.idle_seconds) {
@@ -249,9 +192,10 @@ result<int> bench_beside(const cli_context& context, const parsed_flags& flags) 
 
 result<int> bench_serve(const cli_context& context, const parsed_flags& flags) {
   if (flags.is_on("beside-offline")) return bench_beside(context, flags);
-  DI_TRY(const auto settings, read_settings(flags));
-  DI_TRY(const auto model, model_of(settings));
-  DI_TRY(const auto made, measure(settings, model));
+  DI_TRY(auto settings, read_settings(flags));
+  DI_TRY(settings.form.model, model_of(settings));
+  const auto& model = settings.form.model;
+  DI_TRY(const auto made, measure(settings));
   const auto report = report_of(made.records, settings.bounds);
   const auto object = result_object(settings, model, made);
   if (const auto path = flags.text("save-result")) {
@@ -278,14 +222,6 @@ result<int> bench_serve(const cli_context& context, const parsed_flags& flags) {
     warn(context, fmt::format("this client computed {:.0f} % of the time: it may be what is slow",
                               100 * made.client_load));
   return report.completed > 0 ? 0 : 1;
-}
-
-flag switch_flag(const char* name, const char* help, bool is_negatable = false) {
-  flag it;
-  it.name = name;
-  it.help = help;
-  it.is_negatable = is_negatable;
-  return it;
 }
 
 }  // namespace

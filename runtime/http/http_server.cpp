@@ -462,10 +462,14 @@ void server::close_all() {
 
 }  // namespace
 
-const std::string* http_request::header(std::string_view name) const {
+const std::string* find_header(const std::vector<http_header>& headers, std::string_view name) {
   for (const auto& line : headers)
     if (equal_ignoring_case(line.name, name)) return &line.value;
   return nullptr;
+}
+
+const std::string* http_request::header(std::string_view name) const {
+  return find_header(headers, name);
 }
 
 std::size_t http_request::count(std::string_view name) const {

@@ -31,6 +31,9 @@ struct http_header {
   std::string name, value;
 };
 
+/// Value of the first header of that name in any case; null: none.
+const std::string* find_header(const std::vector<http_header>& headers, std::string_view name);
+
 struct http_request {
   std::string method;  ///< as sent, upper case by convention
   std::string path;    ///< of the target, percent-decoded

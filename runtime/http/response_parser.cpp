@@ -5,15 +5,13 @@
 
 #include <fmt/format.h>
 
+#include "runtime/http/header_text.hpp"
+
 namespace deepinfer {
 namespace {
 
 constexpr std::size_t most_head_bytes = 64 << 10;
 constexpr std::size_t most_line_bytes = 8 << 10;
-
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -35,15 +33,8 @@ bool read_number(std::string_view text, int base, Number& out) {
 
 }  // namespace
 
-bool same_header_name(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
-}
-
 const std::string* response_parser::header(std::string_view name) const {
-  for (const auto& it : headers_)
-    if (same_header_name(it.name, name)) return &it.value;
-  return nullptr;
+  return find_header(headers_, name);
 }
 
 void response_parser::give(std::string_view piece) {
@@ -128,14 +119,14 @@ result<void> response_parser::read_head() {
 result<void> response_parser::begin_body() {
   if (status_ >= 100 && status_ < 200) return {};  // the answer comes behind it
   if (const auto* connection = header("Connection"))
-    keeps_alive_ = same_header_name(*connection, keeps_alive_ ? "close" : "keep-alive")
+    keeps_alive_ = equal_ignoring_case(*connection, keeps_alive_ ? "close" : "keep-alive")
                      ? !keeps_alive_
                      : keeps_alive_;
   const auto* coding = header("Transfer-Encoding");
   const auto* length = header("Content-Length");
   if (!has_body_ || status_ == 204 || status_ == 304) {
     part_ = part::done;
-  } else if (coding && same_header_name(*coding, "chunked")) {
+  } else if (coding && equal_ignoring_case(*coding, "chunked")) {
     part_ = part::chunk_size;
   } else if (length) {
     if (!read_number(std::string_view(*length), 10, left_)) return bad("Content-Length", *length);

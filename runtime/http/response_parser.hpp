@@ -68,6 +68,4 @@ private:
   bool keeps_alive_ = true;
 };
 
-bool same_header_name(std::string_view a, std::string_view b);
-
 }  // namespace deepinfer

@@ -12,10 +12,9 @@
 
 #include "actors/node/bench/bench_offline.hpp"
 #include "actors/node/bench/bench_statistics.hpp"
-#include "actors/node/bench/serve_record.hpp"
+#include "actors/node/bench/serve_request.hpp"
 #include "actors/request_intake.hpp"
 #include "actors/service.hpp"
-#include "runtime/http/event_reader.hpp"
 #include "runtime/http/load_client.hpp"
 
 namespace deepinfer {
@@ -115,7 +114,7 @@ public:
     std::vector<serve_record> records(prompts.size());
     const auto begin = clock_ns(CLOCK_MONOTONIC);
     for (std::size_t i = 0; i < prompts.size(); ++i)
-      client->add(request_of(prompts[i], begin, records[i]));
+      client->add(serve_request_of({}, prompts[i], begin, records[i]));
     const auto cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     const auto own = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     client->run(timeout_ns);
@@ -145,41 +144,6 @@ private:
     out.seconds = static_cast<double>(clock_ns(CLOCK_MONOTONIC) - begin) / 1e9;
     const auto used = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     out.cpu_seconds = static_cast<double>(used - (clock_ns(CLOCK_THREAD_CPUTIME_ID) - own)) / 1e9;
-    return out;
-  }
-
-  static load_request request_of(const serve_prompt& prompt, std::int64_t begin,
-                                 serve_record& record) {
-    struct reading {
-      std::int64_t now_ns = 0;
-      std::string refusal;
-      std::unique_ptr<event_reader> events;
-    };
-    const auto shared = std::make_shared<reading>();
-    auto* to = shared.get();
-    shared->events = std::make_unique<event_reader>(
-      [to, &record](std::string_view data) { record.take_event(data, to->now_ns); });
-    load_request out;
-    out.start_ns = begin;
-    out.path = "/v1/completions";
-    out.headers = {{"Content-Type", "application/json"}};
-    out.body = to_text(json::object{{"prompt", prompt.prompt},
-                                    {"max_tokens", prompt.output_len},
-                                    {"temperature", 0},
-                                    {"ignore_eos", true},
-                                    {"stream", true},
-                                    {"stream_options", json::object{{"include_usage", true}}}});
-    record.sent_ns = begin;
-    out.on_body = [shared](int status, std::string_view piece, std::int64_t now_ns) {
-      shared->now_ns = now_ns;
-      if (status == 200)
-        shared->events->feed(piece);
-      else
-        shared->refusal += piece;
-    };
-    out.on_end = [shared, &record](const result<int>& status, std::int64_t now_ns) {
-      record.end(status, shared->refusal, now_ns);
-    };
     return out;
   }
 
