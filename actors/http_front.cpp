@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "actors/key_file.hpp"
 #include "actors/product_version.hpp"
-#include "runtime/base/file.hpp"
 #include "runtime/http/http_api.hpp"
 #include "runtime/http/http_server.hpp"
 
@@ -80,12 +80,7 @@ http_server_options server_options(const server_settings& s, const std::shared_p
 }
 
 result<api_keys> keys_of(const server_settings& s) {
-  std::string file;
-  if (!s.api_key_file.empty()) {
-    auto read = read_file(s.api_key_file);
-    if (!read) return fail(errc::bad_config, "server.api_key_file: " + read.error().message);
-    file = std::move(*read);
-  }
+  DI_TRY(const auto file, key_file_text(s));
   DI_TRY(auto keys, api_keys::read(s.api_keys, file), "server.api_keys");
   if (keys.empty() && !s.api_key_file.empty())
     return fail(errc::bad_config, "server.api_key_file: " + s.api_key_file + " holds no key");

@@ -6,11 +6,12 @@
 #include <fmt/format.h>
 
 #include "actors/cluster.hpp"
+#include "actors/key_file.hpp"
 #include "actors/node_state.hpp"
 #include "actors/remote_link.hpp"
 #include "actors/wire_door.hpp"
-#include "runtime/base/file.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/secret.hpp"
 
 namespace deepinfer {
 namespace {
@@ -18,24 +19,15 @@ namespace {
 /// Keys of the settings and of their file, one a line; # begins a comment.
 result<std::vector<std::string>> keys_of(const server_settings& settings) {
   auto keys = settings.api_keys;
-  if (settings.api_key_file.empty()) return keys;
-  auto text = read_file(settings.api_key_file);
-  if (!text) return fail(errc::bad_config, "server.api_key_file: " + text.error().message);
-  for (std::size_t begin = 0; begin < text->size();) {
-    const auto end = std::min(text->find('\n', begin), text->size());
-    auto line = text->substr(begin, end - begin);
-    begin = end + 1;
-    line.erase(0, line.find_first_not_of(" \t\r"));
-    line.erase(line.find_last_not_of(" \t\r") + 1);
-    if (!line.empty() && line.front() != '#') keys.push_back(std::move(line));
-  }
+  DI_TRY(const auto file, key_file_text(settings));
+  for (auto& entry : key_entries(file)) keys.push_back(std::move(entry));
   return keys;
 }
 
 /// What this node shows to others: they share keys, so the first of its own will do.
 std::string key_for_peers(const std::vector<std::string>& keys) {
   if (keys.empty()) return {};
-  return keys.front().substr(keys.front().find('=') + 1);
+  return std::string(split_key(keys.front()).key);
 }
 
 class doors final : public network_doors {

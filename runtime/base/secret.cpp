@@ -1,18 +1,20 @@
 #include "runtime/base/secret.hpp"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace deepinfer {
 namespace {
 
-struct listed_key {
-  std::string_view name;
-  std::string_view key;
-};
+std::string_view trimmed(std::string_view text) {
+  const auto begin = text.find_first_not_of(" \t\r");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+}
 
-/// Names hold letters, digits, '-', '_' and '.': a key may have '=' in it, as base64 does at its
-/// end, without becoming a name.
-listed_key split(std::string_view entry) {
+}  // namespace
+
+listed_key split_key(std::string_view entry) {
   const auto at = entry.find('=');
   if (at == std::string_view::npos || at == 0 || at + 1 == entry.size()) return {{}, entry};
   const auto name = entry.substr(0, at);
@@ -26,8 +28,6 @@ listed_key split(std::string_view entry) {
   return {name, key};
 }
 
-}  // namespace
-
 bool same_secret(std::string_view kept, std::string_view offered) {
   volatile std::uint8_t difference = kept.size() == offered.size() ? 0 : 1;
   for (std::size_t i = 0; i < offered.size(); ++i) {
@@ -37,10 +37,21 @@ bool same_secret(std::string_view kept, std::string_view offered) {
   return difference == 0;
 }
 
+std::vector<std::string> key_entries(std::string_view file_text) {
+  std::vector<std::string> out;
+  while (!file_text.empty()) {
+    const auto end = std::min(file_text.find('\n'), file_text.size());
+    const auto line = trimmed(file_text.substr(0, end));
+    if (!line.empty() && line.front() != '#') out.emplace_back(line);
+    file_text.remove_prefix(std::min(end + 1, file_text.size()));
+  }
+  return out;
+}
+
 std::optional<std::string> holder_of(std::span<const std::string> keys, std::string_view offered) {
   std::optional<std::string> out;
   for (const auto& entry : keys) {
-    const auto it = split(entry);
+    const auto it = split_key(entry);
     if (same_secret(it.key, offered) && !it.key.empty() && !out) out.emplace(it.name);
   }
   return out;

@@ -15,13 +15,6 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-bool is_name(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
-  });
-}
-
 bool is_bearer(std::string_view scheme) {
   constexpr std::string_view word = "bearer";
   return std::equal(scheme.begin(), scheme.end(), word.begin(), word.end(),
@@ -46,15 +39,12 @@ result<std::string> given_key(const http_request& request) {
 
 }  // namespace
 
-/// NAME=KEY, unless all that follows the first = is the padding of base64.
 result<void> api_keys::add(std::string_view entry) {
-  const auto equals = entry.find('=');
-  const bool has_name = equals != std::string_view::npos && is_name(entry.substr(0, equals)) &&
-                        entry.find_first_not_of('=', equals) != std::string_view::npos;
+  const auto listed = split_key(entry);
   named_key it;
   it.name =
-    has_name ? std::string(entry.substr(0, equals)) : fmt::format("key-{}", keys_.size() + 1);
-  it.key = std::string(trimmed(has_name ? entry.substr(equals + 1) : entry));
+    listed.name.empty() ? fmt::format("key-{}", keys_.size() + 1) : std::string(listed.name);
+  it.key = std::string(trimmed(listed.key));
   if (it.key.empty()) return fail(errc::bad_config, "API key: an empty key lets everyone in");
   keys_.push_back(std::move(it));
   return {};
@@ -64,12 +54,7 @@ result<api_keys> api_keys::read(const std::vector<std::string>& listed,
                                 std::string_view file_text) {
   api_keys out;
   for (const auto& entry : listed) DI_TRY_VOID(out.add(trimmed(entry)));
-  while (!file_text.empty()) {
-    const auto end = std::min(file_text.find('\n'), file_text.size());
-    const auto line = trimmed(file_text.substr(0, end));
-    if (!line.empty() && line.front() != '#') DI_TRY_VOID(out.add(line));
-    file_text.remove_prefix(std::min(end + 1, file_text.size()));
-  }
+  for (const auto& entry : key_entries(file_text)) DI_TRY_VOID(out.add(entry));
   return out;
 }
 

@@ -32,3 +32,10 @@ TEST_CASE("a key has the name it is listed with, or none, and unknown keys have 
   CHECK(!holder_of({}, "sk-1"));
   CHECK(!holder_of(std::vector<std::string>{""}, ""));
 }
+
+TEST_CASE("a key file holds one entry a line, without blanks around it and without comments") {
+  CHECK(key_entries("").empty());
+  CHECK(key_entries("\n \t\r\n# blue=sk-1\n  # sk-2\n").empty());
+  const std::vector<std::string> expected{"blue=sk-1", "c2VjcmV0PQ==", "a b", "last#1"};
+  CHECK(key_entries("  blue=sk-1\r\n\nc2VjcmV0PQ==\t\n#x\na b\nlast#1") == expected);
+}
