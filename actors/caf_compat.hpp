@@ -29,6 +29,13 @@ auto ask(Self* self, const Target& target, std::chrono::microseconds timeout, Ar
   return self->request(target, timeout, std::forward<Args>(args)...);
 }
 
+/// The same for what a step asks, hundreds of times a second, and which has a deadline elsewhere:
+/// the actor library keeps a time-out until it would have come, answered or not.
+template <class Self, class Target, class... Args>
+auto ask_each_step(Self* self, const Target& target, Args&&... args) {
+  return self->request(target, caf::infinite, std::forward<Args>(args)...);
+}
+
 /// Sends from a thread that is not an actor's.
 template <class Target, class... Args>
 void tell_from_outside(const Target& target, Args&&... args) {

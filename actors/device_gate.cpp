@@ -15,7 +15,9 @@ void on_completion(void* user, ticket id, device_status status, const phase_time
                     times);
 }
 
+/// One look at a time: a timer for each step would stay until it has come.
 void look_again(pointer self) {
+  if (std::exchange(self->state.looks_for_late, true)) return;
   self->delayed_send(self, self->state.config.watchdog / 4, wake_atom::value);
 }
 
@@ -42,7 +44,7 @@ void put_on_device(pointer self, const submit_step& step,
     return refuse(launched.error());
   }
   state.launched.add(id, promise);
-  if (state.steps.empty()) look_again(self);
+  look_again(self);
   state.steps.emplace(id, which);
   state.dog->open(id, state.config.on->now_ns());
   if (state.opened.erase(which) > 0) open_gate(self, which);
@@ -95,6 +97,7 @@ void fire(pointer self, ticket id, device_status status, const phase_times& time
 
 void look_for_late(pointer self) {
   auto& state = self->state;
+  state.looks_for_late = false;
   for (const auto id : state.dog->expire(state.config.on->now_ns())) {
     log(severity::error, "device {}: step {} has not ended after {} ms", state.config.on->name(),
         state.steps.at(id).value,

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "actors/pending.hpp"
 #include "actors/protocol.hpp"
@@ -53,6 +54,7 @@ struct device_gate_state {
   std::map<step_id, held_step*> held;  ///< gated steps whose masks are not there
   std::set<step_id> opened;            ///< gates that were opened before their step came
   std::uint64_t last_ticket = 0;
+  bool looks_for_late = false;  ///< a message is on its way
   std::map<ticket, step_id> steps;  ///< of tickets whose work is not proven to have ended
   pending<step_done> launched;
   pending<step_done> recovering;

@@ -155,6 +155,8 @@ using scheduler_actor = caf::typed_actor<
   // The loop goes on, behind every message that has arrived; its own work for so long has ended.
   // INTERNAL.
   note<turn_atom>, note<turn_atom, std::uint64_t>,
+  // Looks whether the result of the oldest step is late. INTERNAL.
+  note<tick_atom>,
   // What the rank is doing.
   rpc<node_stats, stats_atom>,
   // The newest steps of the trace ring, oldest first.

@@ -143,14 +143,31 @@ bool is_busy_for(pointer self, std::chrono::nanoseconds time) {
   return true;
 }
 
+void look_in(pointer self, std::int64_t time_ns) {
+  self->delayed_send(self, std::chrono::nanoseconds(time_ns), tick_atom::value);
+}
+
+/// Worker and gate answer by the gate's watchdog. If they do not, the rank is lost.
+void look_for_late(pointer self) {
+  auto& state = self->state;
+  const auto next_ns = state.due.look(state.links.clock->now_ns());
+  if (!next_ns) return;
+  if (*next_ns > 0) return look_in(self, *next_ns);
+  log(severity::error, "a step has had no result for {} ms: the rank is lost",
+      state.due.longest_ns() / 1'000'000);
+  self->quit(caf::make_error(caf::sec::request_timeout));
+}
+
 void launch(pointer self, std::shared_ptr<step_plan> plan) {
   auto& state = self->state;
   note_launch(state, *plan);
   state.messages += messages_per_plan;
   if (state.links.hooks.watch) state.links.hooks.watch->on_launch(*plan, *state.core);
-  ask(self, state.links.worker, state.links.answer_timeout, plan_ptr{std::move(plan)})
+  if (state.due.expect(state.links.clock->now_ns())) look_in(self, state.due.longest_ns());
+  ask_each_step(self, state.links.worker, plan_ptr{std::move(plan)})
     .then(
       [self](const result_ptr& done) {
+        self->state.due.note_answer(self->state.links.clock->now_ns());
         note_wait(self->state, done->step);
         self->state.results.push_back(done);
         turn(self);
@@ -409,6 +426,7 @@ scheduler_actor::behavior_type scheduler(pointer self, scheduler_config config,
     std::move(config), scheduler_helpers{with.texts, with.grammars, with.sizer.get()});
   if (with.counts) state.counted.emplace(*with.counts, state.core->config());
   state.trace = std::make_unique<trace_ring>(with.trace_steps);
+  state.due = answer_deadline(std::chrono::nanoseconds(with.answer_timeout).count());
   state.rest_begin_ns = with.clock->now_ns();
   if (with.hooks.watch) with.hooks.watch->on_start(*state.core, state.accountant);
   // The unit of restart is the rank: if one of its actors dies, all do.
@@ -430,6 +448,7 @@ scheduler_actor::behavior_type scheduler(pointer self, scheduler_config config,
     [self](wake_atom) { turn(self); },
     [self](turn_atom) { take_turn(self); },
     [self](turn_atom, std::uint64_t work) { end_work(self, work); },
+    [self](tick_atom) { look_for_late(self); },
     [self](stats_atom) { return stats_of(self->state); },
     [self](trace_atom, std::uint32_t steps) { return self->state.trace->newest(steps); },
   };

@@ -18,6 +18,7 @@
 #include "actors/rank_metrics.hpp"
 #include "runtime/base/metrics.hpp"
 #include "runtime/base/trace_ring.hpp"
+#include "runtime/core/answer_deadline.hpp"
 #include "runtime/core/bubble_accountant.hpp"
 #include "runtime/core/scheduler_core.hpp"
 #include "runtime/core/verify_sizer.hpp"
@@ -60,6 +61,7 @@ struct scheduler_state {
   scheduler_outbox outbox;
   /// Plans are reused once nobody else holds them: steady state allocates none.
   std::vector<std::shared_ptr<step_plan>> plans;
+  answer_deadline due;             ///< results of launched steps
   std::deque<result_ptr> results;  ///< arrived and not settled, in launch order
   std::vector<waiting_order> orders;
   std::int32_t flushes = 0;  ///< of the prefix cache, not answered: nothing is launched meanwhile

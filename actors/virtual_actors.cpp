@@ -82,6 +82,10 @@ std::optional<std::int64_t> virtual_actors::next_timeout_ns() const {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(next).count();
 }
 
+std::size_t virtual_actors::timeouts() const {
+  return it_->coordinator.clock().schedule().size();
+}
+
 void virtual_actors::advance_to(std::int64_t ns) {
   auto& clock = it_->coordinator.clock();
   const auto target = it_->start + std::chrono::nanoseconds(ns);

@@ -7,6 +7,7 @@
 /// Nothing here waits; nobody else may run actors of the system (no detached ones, no threads).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -33,6 +34,8 @@ public:
 
   /// When the next delayed message or time-out is due; nanoseconds since the start.
   std::optional<std::int64_t> next_timeout_ns() const;
+  /// Delayed messages and time-outs that have not come.
+  std::size_t timeouts() const;
   /// Sets the clock and sends what is due by then. Never back.
   void advance_to(std::int64_t ns);
 

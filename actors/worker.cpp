@@ -60,8 +60,8 @@ void launch(pointer self, const plan_ptr& plan) {
   auto& state = self->state;
   auto& opened = state.ring->open(plan);
   opened.work = state.links.runner->stage(plan);
-  // The gate answers by its watchdog; this deadline only guards against a gate that does not.
-  ask(self, state.links.gate, 3 * state.links.watchdog, submit_step{opened.work})
+  // The gate answers by its watchdog; against a gate that does not the scheduler has its deadline.
+  ask_each_step(self, state.links.gate, submit_step{opened.work})
     .then([self, generation =
                    opened.generation](const step_done& done) { on_done(self, done, generation); },
           [self, step = opened.step, generation = opened.generation](caf::error& reason) {

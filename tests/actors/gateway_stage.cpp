@@ -20,6 +20,7 @@ scheduler_actor::behavior_type remembering_rank(scheduler_actor::pointer,
     [](wake_atom) {},
     [](turn_atom) {},
     [](turn_atom, std::uint64_t) {},
+    [](tick_atom) {},
     [](stats_atom) { return node_stats{}; },
     [](trace_atom, std::uint32_t) { return std::vector<step_trace>{}; },
   };
