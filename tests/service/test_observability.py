@@ -6,7 +6,7 @@ import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from service import FULL, ROOT, chat_body, wait_for
+from service import ROOT, chat_body, wait_for
 
 CHAT = "/v1/chat/completions"
 SLICE_ROWS = {"scheduler: plan", "scheduler: settle", "device: forward", "device: sample"}
@@ -100,7 +100,7 @@ def test_prefix_of_names(serve):
 
 def test_trace(serve):
     it = serve("--max-num-seqs", "8", "--trace-buffer-steps", "512",
-               script={"step_ms": 3, "answers": [{"when": "#long", "then": "go on"}]})
+               script={"step_ms": 25, "answers": [{"when": "#long", "then": "go on"}]})  # far above a plan
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda i: it.chat(f"#long {i}", max_tokens=60), range(4)))
     reply = it.get("/debug/trace?steps=64")
@@ -132,9 +132,7 @@ def test_trace(serve):
     schedule = [times for row, list_ in slices.items() if rows[row] == "scheduler: plan" for times in list_]
     assert len(forward) >= 40
     hidden = sum(any(begin - 1 <= a and b <= end + 1 for begin, end in forward) for a, b in schedule)
-    # How many depends on who else wants the processor; on a quiet machine it is nearly all.
-    least = 0.9 if FULL else 0.25
-    assert hidden >= least * (len(schedule) - 4), (hidden, len(schedule))
+    assert hidden >= 0.9 * (len(schedule) - 4), (hidden, len(schedule))
     assert len(json.dumps(it.get("/debug/trace?steps=1").json())) < len(json.dumps(document))
 
 
