@@ -105,16 +105,8 @@ result<std::string> node_desk::render(std::string_view bytes) const {
   DI_TRY(const auto asked, from_wire<tokenize_call>(bytes));
   if (!asked.chat_json)
     return fail(errc::invalid_argument, "chat: found nothing, expected a chat request", "chat");
-  DI_TRY(auto body, parse_json(*asked.chat_json));
-  const auto& facts = intake_->facts();
-  if (auto* object = body.if_object(); object && !object->contains("model"))
-    object->emplace("model", facts.model_name);
-  chat_request_options options;
-  options.models.clear();
-  for (const auto& name : model_.names) options.models.push_back({name, facts.variant});
-  options.thinking_by_default = false;
-  DI_TRY(const auto chat, read_chat_request(body, options));
-  const auto prompt = render_chat(chat.conversation, facts.variant);
+  DI_TRY(const auto chat, intake_->read_chat(*asked.chat_json));
+  const auto prompt = render_chat(chat.conversation, intake_->facts().variant);
   DI_TRY(auto ids, encode_prompt(prompt, intake_->words()));
   return to_wire(list_of(std::move(ids), prompt.text));
 }

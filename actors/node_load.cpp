@@ -12,12 +12,11 @@
 
 #include "actors/model_loading.hpp"
 #include "actors/node.hpp"
-#include "actors/output_stream.hpp"
 #include "actors/request_intake.hpp"
 #include "actors/step_curve.hpp"
+#include "actors/tokenizer_texts.hpp"
 #include "runtime/core/capacity.hpp"
 #include "runtime/core/json_grammar.hpp"
-#include "runtime/core/token_trie.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/model/memory_plan.hpp"
 #include "runtime/model/model_runner.hpp"
@@ -127,17 +126,10 @@ result<runner_config> sizes_of(const engine_settings& settings, const model_conf
 
 intake_facts intake_of(const engine_settings& settings, const loaded_model& model,
                        const std::string& name, std::int32_t max_model_len) {
-  intake_facts facts;
-  facts.model_name = name;
-  facts.served_names = settings.model.served_names;
+  auto facts = intake_facts_of(settings, name, max_model_len);
   facts.vocab_size = model.config().vocab_size;
-  facts.max_model_len = max_model_len;
   facts.bos = std::max(0, model.config().bos_token);
   facts.eos_ids = model.config().eos_tokens;
-  facts.policy = settings.engine.sampling_policy == sampling_rule::deepseek
-                   ? sampling_policy::deepseek
-                   : sampling_policy::as_requested;
-  facts.stop_in_reasoning = settings.engine.stop_in_reasoning;
   return facts;
 }
 
@@ -179,14 +171,6 @@ result<void> check_memory(const model_config& config, const runner_config& sizes
 }
 
 /// JSON over the tokenizer's vocabulary. What text cannot hold is no part of it.
-std::shared_ptr<const token_trie> trie_of(const loaded_model& model, const token_texts& texts) {
-  const auto& config = model.config();
-  std::vector<token_id> markers;
-  for (token_id id = 0; id < config.vocab_size; ++id)
-    if (model.words.is_added(id)) markers.push_back(id);
-  return std::make_shared<const token_trie>(texts, config.vocab_size, markers);
-}
-
 /// What replicas share of a loaded model.
 struct shared_machines {
   std::shared_ptr<const tokenizer_texts> texts;
@@ -260,7 +244,7 @@ result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settin
   shared.texts = std::make_shared<const tokenizer_texts>(model.words);
   shared.intake = std::make_shared<request_intake>(
     model.words, intake_of(settings, model, name, sizes.max_model_len));
-  shared.trie = trie_of(model, *shared.texts);
+  shared.trie = trie_of(model.words, *shared.texts, model.config().vocab_size);
   if (settings.engine.verify == verify_setting::confidence) {
     DI_TRY(shared.sizer, measure_step_curve(model.weights, sizes, device.threads), path);
   }

@@ -23,17 +23,6 @@
 
 namespace deepinfer {
 
-/// What tokens spell, for the scheduler's stop rule.
-class tokenizer_texts final : public token_texts {
-public:
-  explicit tokenizer_texts(tokenizer words) : words_(std::move(words)) {}
-  std::string_view bytes(token_id id) const override { return words_.bytes_of(id); }
-  bool is_special(token_id id) const override { return words_.is_special(id); }
-
-private:
-  tokenizer words_;
-};
-
 struct output_stream_options {
   bool skip_special = true;
   bool include_stop = false;        ///< keep the matched stop string

@@ -76,18 +76,6 @@ std::vector<std::string> names_of(const intake_facts& facts) {
   return {facts.model_name};
 }
 
-/// A client's JSON that names no model means the one that is served.
-result<chat_request> read_chat(const std::string& text, const intake_facts& facts) {
-  DI_TRY(json::value body, parse_json(text));
-  if (auto* object = body.if_object(); object && !object->contains("model"))
-    object->emplace("model", facts.model_name);
-  chat_request_options options;
-  options.models.clear();
-  for (auto& name : names_of(facts)) options.models.push_back({std::move(name), facts.variant});
-  options.thinking_by_default = false;
-  return read_chat_request(body, options);
-}
-
 /// A model that runs on must not forge the next turn: whoever speaks, the answer ends there.
 void end_at_turns(const tokenizer& words, sampling_params& params) {
   if (params.ignore_eos) return;
@@ -100,6 +88,30 @@ void end_at_turns(const tokenizer& words, sampling_params& params) {
 }
 
 }  // namespace
+
+intake_facts intake_facts_of(const engine_settings& settings, std::string model_name,
+                             std::int32_t max_model_len) {
+  intake_facts out;
+  out.model_name = std::move(model_name);
+  out.served_names = settings.model.served_names;
+  out.max_model_len = max_model_len;
+  out.policy = settings.engine.sampling_policy == sampling_rule::deepseek
+                 ? sampling_policy::deepseek
+                 : sampling_policy::as_requested;
+  out.stop_in_reasoning = settings.engine.stop_in_reasoning;
+  return out;
+}
+
+result<chat_request> request_intake::read_chat(const std::string& text) const {
+  DI_TRY(json::value body, parse_json(text));
+  if (auto* object = body.if_object(); object && !object->contains("model"))
+    object->emplace("model", facts_.model_name);
+  chat_request_options options;
+  options.models.clear();
+  for (auto& name : names_of(facts_)) options.models.push_back({std::move(name), facts_.variant});
+  options.thinking_by_default = false;
+  return read_chat_request(body, options);
+}
 
 result<accepted_request> request_intake::accept(const generate_request& request,
                                                 std::uint64_t drawn_seed) const {
@@ -129,7 +141,7 @@ result<accepted_request> request_intake::accept(const generate_request& request,
 
 result<accepted_request> request_intake::accept_chat(const generate_request& request,
                                                      std::uint64_t drawn_seed) const {
-  DI_TRY(auto chat, read_chat(*request.chat, facts_));
+  DI_TRY(auto chat, read_chat(*request.chat));
   const auto& constraint = chat.constraint;
   const bool is_json_object = constraint.kind == constraint_kind::json && !constraint.schema;
   if (constraint.kind != constraint_kind::none && constraint.kind != constraint_kind::tool_call &&

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "actors/output_stream.hpp"
+#include "config/engine_settings.hpp"
 #include "messages/client.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/text/chat_conversation.hpp"
@@ -34,6 +35,11 @@ struct intake_facts {
   bool stop_in_reasoning = false;  ///< stop strings of a chat apply before the end of reasoning
 };
 
+/// What the settings say of it. The model's own (vocabulary, ids, variant) is the caller's to fill
+/// in.
+intake_facts intake_facts_of(const engine_settings& settings, std::string model_name,
+                             std::int32_t max_model_len);
+
 /// A request that may start.
 struct accepted_request {
   std::shared_ptr<const std::vector<token_id>> prompt;
@@ -53,6 +59,9 @@ public:
 
   /// `drawn_seed` is used where the request brings none.
   result<accepted_request> accept(const generate_request& request, std::uint64_t drawn_seed) const;
+
+  /// A client's chat request; one that names no model means the one that is served.
+  result<chat_request> read_chat(const std::string& text) const;
 
   const intake_facts& facts() const { return facts_; }
   const tokenizer& words() const { return words_; }

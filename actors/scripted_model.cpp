@@ -8,14 +8,13 @@
 
 #include <fmt/format.h>
 
-#include "actors/output_stream.hpp"
 #include "actors/request_intake.hpp"
+#include "actors/tokenizer_texts.hpp"
 #include "runtime/base/file.hpp"
 #include "runtime/base/json.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/core/capacity.hpp"
 #include "runtime/core/json_grammar.hpp"
-#include "runtime/core/token_trie.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/model/hash_runner.hpp"
 
@@ -232,27 +231,16 @@ struct script_teller {
 };
 
 std::shared_ptr<grammar_source> grammars_of(const tokenizer& words, const token_texts& texts) {
-  std::vector<token_id> markers;
-  for (token_id id = 0; id < words.vocab_size(); ++id)
-    if (words.is_added(id)) markers.push_back(id);
-  auto trie = std::make_shared<const token_trie>(texts, words.vocab_size(), markers);
-  return std::make_shared<json_grammar_source>(std::move(trie), -1,
+  return std::make_shared<json_grammar_source>(trie_of(words, texts, words.vocab_size()), -1,
                                                std::vector<token_id>{hash_stop_id});
 }
 
 intake_facts intake_of(const engine_settings& settings, const tokenizer& words,
                        const std::string& name, std::int32_t max_model_len) {
-  intake_facts out;
-  out.model_name = name;
-  out.served_names = settings.model.served_names;
+  auto out = intake_facts_of(settings, name, max_model_len);
   out.vocab_size = words.vocab_size();
-  out.max_model_len = max_model_len;
   out.bos = words.id_of("<｜begin▁of▁sentence｜>").value_or(0);
   out.eos_ids = {hash_stop_id};
-  out.policy = settings.engine.sampling_policy == sampling_rule::deepseek
-                 ? sampling_policy::deepseek
-                 : sampling_policy::as_requested;
-  out.stop_in_reasoning = settings.engine.stop_in_reasoning;
   return out;
 }
 

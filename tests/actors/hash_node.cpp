@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "actors/output_stream.hpp"
 #include "actors/request_intake.hpp"
+#include "actors/tokenizer_texts.hpp"
 #include "runtime/device/cpu_device.hpp"
 
 namespace deepinfer {

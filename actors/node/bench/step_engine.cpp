@@ -7,8 +7,8 @@
 
 #include "actors/node/bench/bench_offline.hpp"
 #include "actors/node/bench/step_pace.hpp"
-#include "actors/output_stream.hpp"
 #include "actors/request_intake.hpp"
+#include "actors/tokenizer_texts.hpp"
 #include "runtime/core/capacity.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/model/model_runner.hpp"
