@@ -1,9 +1,6 @@
 #include "actors/cluster.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include <fmt/format.h>
@@ -281,9 +278,7 @@ result<std::vector<host_address>> read_addresses(const std::vector<std::string>&
 
 /// How others reach what listens on every address.
 std::string host_for_others(const std::string& host) {
-  if (!is_any_host(host)) return host;
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+  return is_any_host(host) ? machine_name() : host;
 }
 
 }  // namespace

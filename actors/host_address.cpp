@@ -1,6 +1,9 @@
 #include "actors/host_address.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include <fmt/format.h>
@@ -52,6 +55,12 @@ std::string format_host_address(const host_address& at) {
 bool is_loopback(std::string_view host) {
   if (host == "localhost" || host == "::1") return true;
   return host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos;
+}
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  const bool has_name = gethostname(name.data(), name.size() - 1) == 0 && name.front() != '\0';
+  return has_name ? name.data() : "localhost";
 }
 
 bool is_any_host(std::string_view host) {

@@ -24,6 +24,9 @@ std::string format_host_address(const host_address& at);
 /// Whether only this machine can reach what listens there: localhost, 127.x.x.x, ::1.
 bool is_loopback(std::string_view host);
 
+/// What this machine calls itself; "localhost" where it has no name.
+std::string machine_name();
+
 /// Whether it stands for every address of the machine: empty, 0.0.0.0, ::.
 bool is_any_host(std::string_view host);
 

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <map>
 
 #include <caf/io/all.hpp>
@@ -103,12 +102,6 @@ caf::behavior door(pointer self, std::shared_ptr<const door_desk> desk, wire_doo
       if (is_local_sender(self)) close(self);
     },
   };
-}
-
-std::string machine_name() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "node";
-  return name.data();
 }
 
 }  // namespace
