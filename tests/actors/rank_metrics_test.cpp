@@ -1,46 +1,13 @@
 // What a rank counts: a driven core, and a whole node.
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-#include <new>
 #include <thread>
 
 #include "actors/node.hpp"
 #include "actors/rank_metrics.hpp"
 #include "runtime/core/scheduler_core.hpp"
 #include "tests/actors/read_answer.hpp"
-
-namespace {
-
-thread_local bool is_counting = false;
-thread_local std::int64_t allocations = 0;
-
-void* counted(std::size_t bytes) {
-  if (is_counting) ++allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  return counted(bytes);
-}
-void* operator new[](std::size_t bytes) {
-  return counted(bytes);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+#include "tests/support/counted_allocations.hpp"
 
 using namespace deepinfer;
 
@@ -143,11 +110,7 @@ public:
 private:
   template <class Work>
   void measure(const Work& work) {
-    allocations = 0;
-    is_counting = true;
-    work();
-    is_counting = false;
-    taken_ += allocations;
+    taken_ += test::allocations_of(work);
   }
 
   scheduler_core core_;

@@ -47,8 +47,8 @@ struct silent_gate_state {
 };
 
 /// Takes steps and says nothing of them.
-device_gate_actor::behavior_type silent_gate(
-  device_gate_actor::stateful_pointer<silent_gate_state> self) {
+device_gate_actor::behavior_type
+silent_gate(device_gate_actor::stateful_pointer<silent_gate_state> self) {
   return {
     [self](const submit_step& asked) {
       auto promise = self->make_response_promise<step_done>();

@@ -1,8 +1,6 @@
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <map>
-#include <new>
 #include <regex>
 #include <sstream>
 #include <thread>
@@ -10,38 +8,7 @@
 #include "runtime/base/file.hpp"
 #include "runtime/base/metrics.hpp"
 #include "tests/core/death.hpp"
-
-namespace {
-
-thread_local bool is_counting = false;
-thread_local std::int64_t allocations = 0;
-
-void* counted(std::size_t bytes) {
-  if (is_counting) ++allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  return counted(bytes);
-}
-void* operator new[](std::size_t bytes) {
-  return counted(bytes);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+#include "tests/support/counted_allocations.hpp"
 
 using namespace deepinfer;
 
@@ -197,15 +164,14 @@ TEST_CASE("what several threads count at once is exact") {
 TEST_CASE("a series that exists costs no allocation") {
   metrics counts;
   counts.add(metric::http_requests_total, 1, {"/v1/chat/completions", "POST", "200"});
-  allocations = 0;
-  is_counting = true;
-  for (int i = 0; i < 1000; ++i) {
-    counts.add(metric::http_requests_total, 1, {"/v1/chat/completions", "POST", "200"});
-    counts.observe(metric::step_duration_seconds, 0.001 * i, {"decode"});
-    counts.set(metric::kv_cache_usage_perc, 0.5);
-    counts.add(metric::inflight_steps, 1);
-  }
-  is_counting = false;
+  const auto allocations = test::allocations_of([&] {
+    for (int i = 0; i < 1000; ++i) {
+      counts.add(metric::http_requests_total, 1, {"/v1/chat/completions", "POST", "200"});
+      counts.observe(metric::step_duration_seconds, 0.001 * i, {"decode"});
+      counts.set(metric::kv_cache_usage_perc, 0.5);
+      counts.add(metric::inflight_steps, 1);
+    }
+  });
   CHECK(allocations == 0);
   CHECK(counts.value(metric::step_duration_seconds, {"decode"}) == 1000.0);
 }

@@ -3,42 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 
 #include "tests/core/rank_world.hpp"
-
-namespace {
-
-thread_local bool is_counting = false;
-thread_local std::int64_t allocations = 0;
-
-void* counted(std::size_t bytes) {
-  if (is_counting) ++allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  return counted(bytes);
-}
-void* operator new[](std::size_t bytes) {
-  return counted(bytes);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+#include "tests/support/counted_allocations.hpp"
 
 using namespace deepinfer;
 using namespace deepinfer::test;
@@ -64,12 +31,10 @@ TEST_CASE("planning a steady decode step allocates nothing, block boundaries inc
     step_result result;
     std::vector<std::int64_t> steady;
     for (std::int32_t step = 0; step < 120; ++step) {
-      allocations = 0;
-      is_counting = true;
-      const bool planned = core.plan(plan);
-      is_counting = false;
+      bool planned = false;
+      const auto count = allocations_of([&] { planned = core.plan(plan); });
       REQUIRE(planned);
-      if (step >= 60) steady.push_back(allocations);
+      if (step >= 60) steady.push_back(count);
       result.clear();
       result.step = plan.step;
       result.sequences = plan.sequences;
@@ -89,16 +54,6 @@ TEST_CASE("planning a steady decode step allocates nothing, block boundaries inc
 }
 
 namespace {
-
-/// Calls of operator new in `work`.
-template <class Work>
-std::int64_t allocations_of(const Work& work) {
-  allocations = 0;
-  is_counting = true;
-  work();
-  is_counting = false;
-  return allocations;
-}
 
 /// What a device gives: every row its first token and, in every other step, one accepted draft.
 void fill_result(const step_plan& plan, std::int32_t drafts, step_result& out) {

@@ -7,6 +7,7 @@
 #include "runtime/model/checkpoint.hpp"
 #include "runtime/model/make_model.hpp"
 #include "runtime/model/make_model_shape.hpp"
+#include "small_shape.hpp"
 #include "tests/support/temp_directory.hpp"
 
 using namespace deepinfer;
@@ -23,28 +24,8 @@ bool same_bytes(const tensor_view& a, const tensor_view& b) {
 }  // namespace
 
 TEST_CASE("drawn weights are, tensor for tensor, those that a random checkpoint holds") {
-  const random_model_shape shape{.vocab_size = 256,
-                                 .hidden_size = 96,
-                                 .layer_count = 7,
-                                 .head_count = 4,
-                                 .head_dim = 64,
-                                 .rope_dim = 32,
-                                 .q_rank = 40,
-                                 .o_groups = 2,
-                                 .o_rank = 24,
-                                 .index_head_count = 2,
-                                 .index_head_dim = 32,
-                                 .index_topk = 8,
-                                 .candidate_blocks = 4,
-                                 .expert_count = 8,
-                                 .experts_per_token = 3,
-                                 .expert_dim = 64,
-                                 .engram_head_dim = 32,
-                                 .engram_vocab_size = 50,
-                                 .draft_expert_count = 4,
-                                 .draft_experts_per_token = 2,
-                                 .markov_rank = 16};
-  const auto text = random_model_config(shape, {.noise_token = 255, .class_count = 200}).value();
+  const auto text =
+    random_model_config(test::small_shape(), {.noise_token = 255, .class_count = 200}).value();
   const auto config = parse_model_config(text).value();
   const temp_directory folder;
   REQUIRE(write_random_checkpoint({folder.path(), text, 7}));
