@@ -4,7 +4,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 python=$here/../../build/venv/bin/python
-DEEPINFER_BINARY=$1
+DEEPINFER_BINARY=$(realpath "$1")
 export DEEPINFER_BINARY PYTHONDONTWRITEBYTECODE=1
 shift
 if [ ! -x "$python" ] || [ ! -f "$here/../../build/venv/requirements.txt" ]; then
