@@ -200,8 +200,8 @@ result<beside_result> measure_beside(effective_config config, const std::string&
   for (std::int32_t repeat = 0; repeat <= of.repeats; ++repeat) {
     DI_TRY(const auto inside, bench.in_process(of.streams, of.output_len));
     DI_TRY(const auto outside, bench.over_http(of.streams, of.output_len));
-    DI_TRY(const auto many_inside, bench.in_process(of.many_streams, of.output_len / 4));
-    DI_TRY(const auto many_outside, bench.over_http(of.many_streams, of.output_len / 4));
+    DI_TRY(const auto many_inside, bench.in_process(of.many_streams, of.output_len));
+    DI_TRY(const auto many_outside, bench.over_http(of.many_streams, of.output_len));
     if (repeat == 0) continue;  // warms up
     in_process.add(rate_of(inside));
     http.add(rate_of(outside));
