@@ -308,6 +308,7 @@ result<scripted_model> load_script(const engine_settings& settings, const std::s
   model.vocab = words.vocab_size();
   model.first_id = 0;
   model.check = hash_check::last_block;
+  model.keeps_written_ends = false;
   auto runner = std::make_shared<scripted_runner>(sizes, model, script.step());
   scripted_model out;
   const auto& names = settings.model.served_names;

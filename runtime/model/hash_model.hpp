@@ -45,6 +45,8 @@ struct hash_model_config {
   std::int32_t window = 0;  ///< W: latest chains that a row reads in the sequence's slot; 0: none
   std::int32_t ratio = 0;   ///< R: positions of a compressed entry; divides block_size; 0: none
   hash_check check = hash_check::full;
+  /// Is `written_end` of each sequence remembered for good; false for a server without an end.
+  bool keeps_written_ends = true;
 };
 
 std::uint64_t hash_key(std::string_view text);

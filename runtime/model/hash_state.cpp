@@ -65,7 +65,7 @@ void hash_state::start(const hash_start& what) {
   it.history = hash_history::at_start(it.sampling);
   if (it.script && !it.script->prompt.empty())
     it.truth = std::make_unique<hash_sequence>(model_, *it.script, it.sampling);
-  it.written_end = &written_ends_[what.sequence];
+  if (model_.keeps_written_ends) it.written_end = &written_ends_[what.sequence];
 }
 
 void hash_state::append_blocks(step_id step, slot_id slot_of_row, std::int32_t first_ordinal,

@@ -106,7 +106,7 @@ public:
   /// Positions [slot.length, end) are accepted: `chains` are theirs.
   void accept(slot_id slot, std::int32_t end, std::span<const std::uint64_t> chains);
 
-  /// Highest written position + 1 of a sequence, over all its epochs.
+  /// Highest written position + 1 of a sequence, over all its epochs; 0 where ends are not kept.
   std::int32_t written_end(seq_id sequence) const;
 
   void poison_slot(slot_id slot);
