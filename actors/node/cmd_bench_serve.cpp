@@ -96,7 +96,11 @@ server_gauges gauges_of(const serve_bench_settings& it) {
     fetch(it.url, "GET", "/metrics", serve_headers(it.form.api_key), "", timeout_ns);
   if (!answer || answer->status != 200) return out;
   out.busy_seconds = metric_in(answer->body, "device_busy_seconds_total");
-  out.idle_seconds = metric_in(answer->body, "device_idle_seconds_total");
+  // A device that nobody has asked for anything is not idle by the scheduler's doing.
+  const auto idle = metric_in(answer->body, "device_idle_seconds_total");
+  const auto no_work =
+    metric_in(answer->body, "device_idle_seconds_total", "cause=\"no_work\"").value_or(0);
+  if (idle) out.idle_seconds = *idle - no_work;
   out.overlap_ratio = metric_in(answer->body, "overlap_ratio");
   return out;
 }
@@ -209,7 +213,8 @@ result<int> bench_serve(const cli_context& context, const parsed_flags& flags) {
     fmt::print(context.out, "{} at {}:{}\n{}", model, settings.url.host, settings.url.port,
                report_text(report));
     if (made.idle_share)
-      fmt::print(context.out, "device idle {:.1f} %, overlap ratio {:.2f}\n",
+      fmt::print(context.out,
+                 "device idle {:.1f} % of the time it had work, overlap ratio {:.2f}\n",
                  100 * *made.idle_share, made.overlap_ratio.value_or(0));
   }
   for (const auto& it : made.records) {

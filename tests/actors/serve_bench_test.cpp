@@ -159,5 +159,7 @@ TEST_CASE("bounds of goodput and series of metrics are read, or refused by name"
     "# HELP x\ndeepinfer:device_idle_seconds_total{cause=\"plan\"} 0.5\n"
     "deepinfer:device_idle_seconds_total{cause=\"vote\"} 0.25\nother_device_busy 3\n";
   CHECK(metric_in(text, "device_idle_seconds_total") == doctest::Approx(0.75));
+  CHECK(metric_in(text, "device_idle_seconds_total", "cause=\"vote\"") == doctest::Approx(0.25));
+  CHECK(!metric_in(text, "device_idle_seconds_total", "cause=\"no_work\""));
   CHECK(!metric_in(text, "busy_seconds"));
 }

@@ -282,7 +282,8 @@ std::string report_text(const serve_report& it) {
   return out;
 }
 
-std::optional<double> metric_in(std::string_view text, std::string_view name) {
+std::optional<double> metric_in(std::string_view text, std::string_view name,
+                                std::string_view label) {
   std::optional<double> out;
   for (std::size_t begin = 0; begin < text.size();) {
     const auto end = std::min(text.find('\n', begin), text.size());
@@ -296,6 +297,7 @@ std::optional<double> metric_in(std::string_view text, std::string_view name) {
     const auto before = whole.size() - name.size();
     if (before > 0 && whole[before - 1] != ':' && whole[before - 1] != '_') continue;
     const auto space = line.rfind(' ');
+    if (line.substr(0, space).find(label) == std::string_view::npos) continue;
     out = out.value_or(0) + std::strtod(std::string(line.substr(space + 1)).c_str(), nullptr);
   }
   return out;

@@ -70,7 +70,8 @@ json::object report_object(const serve_report& report);
 std::string report_text(const serve_report& report);
 
 /// Value of a series without labels but the common ones in a Prometheus text, summed over its
-/// label sets; nothing where there is none. `name` without prefix.
-std::optional<double> metric_in(std::string_view text, std::string_view name);
+/// label sets, or over those that hold `label`; nothing where there is none. `name` without prefix.
+std::optional<double> metric_in(std::string_view text, std::string_view name,
+                                std::string_view label = {});
 
 }  // namespace deepinfer
