@@ -58,7 +58,7 @@ struct server_settings {
   std::chrono::milliseconds body_timeout{30'000};
   std::chrono::milliseconds idle_timeout{120'000};
   std::chrono::milliseconds keep_alive_interval{10'000};  ///< of comments in a stream
-  bool eof_is_gone = false;
+  bool eof_is_gone = true;
   bool strict_fields = false;
   std::chrono::milliseconds shutdown_timeout{30'000};
   std::int32_t client_window = 64;  ///< chunks

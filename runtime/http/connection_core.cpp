@@ -59,8 +59,20 @@ void connection_core::input_ended(time_point now) {
   if (ending_ == ending::lingering || exchanges_.empty())
     end(ending::closed);  // nobody waits for an answer
   else if (service_.options.eof_is_gone)
-    lost();
+    drop_unanswered();
   set_deadline(now);
+}
+
+/// The client has left, or reads on at most. What is answered already costs nothing to send, and a
+/// client that asked something short and closed at once has it; nothing else is worth any work.
+void connection_core::drop_unanswered() {
+  if (!exchanges_.front().reply->is_answered()) return lost();
+  for (; exchanges_.size() > 1; exchanges_.pop_back()) exchanges_.back().reply->leave();
+  no_more_requests_ = true;
+  waiting_bytes_ = 0;
+  free_memory(in_);
+  reader_.reset();
+  form_.reset();
 }
 
 void connection_core::bytes_sent(std::size_t size, time_point now) {

@@ -78,6 +78,7 @@ private:
   void hand_over();
   void flush(time_point now);
   void end_exchange(time_point now);
+  void drop_unanswered();
   void finish(time_point now);
   void end(ending how);
   void set_deadline(time_point now);

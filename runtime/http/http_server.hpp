@@ -9,7 +9,9 @@
 /// error's code does (417, 431, 501, 505).
 ///
 /// A client is gone when its connection is reset or a write fails, noticed while nothing is written
-/// as well; one that closed its sending side only where `eof_is_gone`. A client that reads slowly
+/// as well; with `eof_is_gone` also when it closes in good order, which looks like closing the
+/// sending side alone. An answer that is complete by then is still sent, the one at work is
+/// cancelled, and requests that came ahead behind them are not begun. A client that reads slowly
 /// fills its reply's buffer: `pending_bytes` tells, `on_drained` is called when it is empty enough.
 #pragma once
 
@@ -97,7 +99,8 @@ struct http_server_options {
   std::chrono::milliseconds body_timeout{30'000};    ///< longest pause within a body
   std::chrono::milliseconds write_timeout{60'000};   ///< longest time without a byte taken
   std::chrono::milliseconds idle_timeout{120'000};   ///< between requests, before the first
-  bool eof_is_gone = false;
+  /// Off: a client may close its sending side behind its requests and still gets every answer.
+  bool eof_is_gone = true;
   /// The answer to what never reaches the handler: too large (413), too slow (408), too many
   /// connections (503), not HTTP (400), ...
   std::function<http_response(const error&)> refuse;

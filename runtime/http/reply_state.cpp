@@ -163,6 +163,11 @@ void reply_state::on_drained(std::size_t low_bytes, std::function<void()> call) 
   on_drained_.swap(drained);  // what it replaces is released without the mutex
 }
 
+bool reply_state::is_answered() const {
+  const std::lock_guard lock(mutex_);
+  return stage_ != stage::nothing && stage_ != stage::stream;
+}
+
 void reply_state::answer_bell() {
   std::function<void()> gone;
   {

@@ -75,6 +75,9 @@ public:
   void on_drained(std::size_t low_bytes, std::function<void()> call);
   bool is_gone() const { return is_gone_.load(std::memory_order_relaxed); }
 
+  /// Whether nothing more will come: what it has to say is whole.
+  bool is_answered() const;
+
   // The io thread.
   /// The doorbell's answer: calls on_gone where the client has left already, else tells the owner.
   void answer_bell();

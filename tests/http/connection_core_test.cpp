@@ -306,3 +306,50 @@ TEST_CASE("a server that stops does not wait for half a header") {
   world.core.close_if_idle();
   CHECK(world.core.how_to_end() == ending::closed);
 }
+
+TEST_CASE("a client that closes its sending side has left, or reads on where that is set") {
+  enum class at_work { nothing, a_stream, a_whole_answer };
+  const auto leaves = [](bool is_gone, at_work what) {
+    CAPTURE(is_gone);
+    CAPTURE(static_cast<int>(what));
+    auto options = small_options();
+    options.eof_is_gone = is_gone;
+    connection_world world(options);
+    int gone = 0;
+    world.come("GET 1;aGET 1;bGET 1;");
+    auto& first = *world.replies.at(0);
+    first.on_gone([&] { ++gone; });
+    if (what == at_work::a_stream) {
+      first.begin(200, {});
+      first.write("piece");
+      world.settle();
+      CHECK(world.sent().find("piece") != std::string::npos);
+    } else if (what == at_work::a_whole_answer) {
+      world.answer(0, "whole");
+      world.core.bytes_sent(1, world.now);
+    }
+    world.core.input_ended(world.now);
+    if (what == at_work::a_whole_answer) {
+      CHECK(world.is_open());
+      CHECK(world.sent().ends_with("whole"));
+    } else if (!is_gone) {
+      if (what == at_work::a_stream)
+        first.end();
+      else
+        first.send({200, {}, "late"});
+      world.settle();
+      CHECK(world.sent().size() > 4);
+    }
+    REQUIRE(world.bodies.size() == (is_gone ? 1u : 2u));
+    if (!is_gone) {
+      world.answer(1, "second");
+      CHECK(world.sent().ends_with("second"));
+    }
+    CHECK(world.core.how_to_end() == ending::closed);
+    CHECK(gone == (is_gone && what != at_work::a_whole_answer ? 1 : 0));
+    CHECK(world.service.counts.gone == static_cast<std::uint64_t>(gone));
+  };
+  for (const bool is_gone : {true, false})
+    for (const auto what : {at_work::nothing, at_work::a_stream, at_work::a_whole_answer})
+      leaves(is_gone, what);
+}

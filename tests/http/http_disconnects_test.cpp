@@ -17,6 +17,13 @@ namespace {
 
 constexpr std::string_view keep = "POST /keep HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi";
 
+/// Clients may close their sending side and read on.
+http_server_options half_closing() {
+  http_server_options options;
+  options.eof_is_gone = false;
+  return options;
+}
+
 /// Everything a client that has left must leave behind.
 void check_left(http_fixture& fixture, kept_reply& kept, signal& gone) {
   CHECK(gone.wait());
@@ -36,7 +43,7 @@ void check_left(http_fixture& fixture, kept_reply& kept, signal& gone) {
 }  // namespace
 
 TEST_CASE("a reset is noticed while nothing is written") {
-  http_fixture fixture;
+  http_fixture fixture(half_closing());
   auto client = fixture.connect();
   client.send(keep);
   auto& kept = fixture.kept();
@@ -94,8 +101,8 @@ TEST_CASE("urgent data does not keep a reset from being noticed by the next writ
   CHECK(gone.wait());
 }
 
-TEST_CASE("a client that closed its sending side still gets its answer") {
-  http_fixture fixture;
+TEST_CASE("without eof_is_gone a client that closed its sending side gets all its answers") {
+  http_fixture fixture(half_closing());
   auto client = fixture.connect();
   client.send(keep);
   client.send("GET /second HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -118,26 +125,65 @@ TEST_CASE("a client that closed its sending side still gets its answer") {
   CHECK(fixture.server().stats().gone_clients == 0);
 }
 
-TEST_CASE("with eof_is_gone a client that closed its sending side is gone") {
-  http_server_options options;
-  options.eof_is_gone = true;
-  http_fixture fixture(options);
+TEST_CASE("a client that closes in good order is gone while nothing is written") {
+  constexpr std::string_view last = "GET /keep HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+  const auto leaves = [](std::string_view request, bool has_begun, bool closes_all) {
+    CAPTURE(request);
+    CAPTURE(has_begun);
+    CAPTURE(closes_all);
+    http_fixture fixture;
+    auto client = fixture.connect();
+    client.send(request);
+    auto& kept = fixture.kept();
+    signal gone;
+    kept.reply->on_gone([&] { gone.raise(); });
+    if (has_begun) {
+      kept.reply->begin(200, {});
+      kept.reply->write("first");
+      REQUIRE(client.read_until("first"));
+    }
+    if (closes_all)
+      client.close();
+    else
+      client.shutdown_send();
+    check_left(fixture, kept, gone);
+  };
+  for (const auto request : {keep, last})
+    for (const bool has_begun : {false, true})
+      for (const bool closes_all : {false, true}) leaves(request, has_begun, closes_all);
+}
+
+TEST_CASE("requests that came ahead of a client's leaving are not begun") {
+  http_fixture fixture;
   auto client = fixture.connect();
-  SUBCASE("of a connection that stays") {
-    client.send(keep);
-  }
-  SUBCASE("of one that would close") {
-    client.send("GET /keep HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-  }
+  client.send(keep);
+  client.send(keep);
+  client.send("GET /third HTTP/1.1\r\nHost: h\r\n\r\n");
   auto& kept = fixture.kept();
   signal gone;
   kept.reply->on_gone([&] { gone.raise(); });
   client.shutdown_send();
   check_left(fixture, kept, gone);
+  CHECK(client.read_to_end());
+  CHECK(client.unread().empty());
+  CHECK(fixture.kept_count() == 1);
 }
 
-TEST_CASE("a client that closed is found out by writing to it") {
+TEST_CASE("a client that asked something short and closed at once has its answer") {
   http_fixture fixture;
+  for (int i = 0; i < 50; ++i) {
+    auto client = fixture.connect();
+    client.send("GET /short HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.shutdown_send();
+    REQUIRE(client.read_answer().body == "/short");
+    REQUIRE(client.read_to_end());
+  }
+  CHECK(soon([&] { return fixture.server().stats().open_connections == 0; }));
+  CHECK(fixture.server().stats().gone_clients == 0);
+}
+
+TEST_CASE("without eof_is_gone a client that closed is found out by writing to it") {
+  http_fixture fixture(half_closing());
   auto client = fixture.connect();
   client.send(keep);
   auto& kept = fixture.kept();
@@ -155,14 +201,17 @@ TEST_CASE("a client that closed is found out by writing to it") {
 TEST_CASE("a client that leaves after its answer has not left anything") {
   http_fixture fixture;
   signal gone;
-  for (int i = 1; i <= 3; ++i) {
+  for (int i = 1; i <= 6; ++i) {
     auto client = fixture.connect();
     client.send(keep);
     auto& kept = fixture.kept(i);
     kept.reply->on_gone([&] { gone.raise(); });
     kept.reply->send({200, {}, "whole"});
     CHECK(client.read_answer().body == "whole");
-    client.reset();
+    if (i % 2 == 0)
+      client.reset();
+    else
+      client.close();
   }
   CHECK(soon([&] { return fixture.server().stats().open_connections == 0; }));
   CHECK(gone.count() == 0);

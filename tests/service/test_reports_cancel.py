@@ -85,7 +85,6 @@ def test_d57_a_thousand_random_cancels_leak_nothing(serve):
 
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         list(pool.map(one, range(count)))
-    # Half of them closed without a reset: an answer that is not streamed is computed to its end then.
     wait_for(lambda: not it.is_at_rest(), "not at rest", 4 * PATIENCE)
     after = it.metrics()
     assert sum(after[("request_success_total", ("finished_reason", reason))] -
@@ -158,26 +157,85 @@ def test_d64_no_output_behind_a_cancel(serve, depth):
         wait_for(lambda: not it.is_at_rest(), "at rest")
 
 
-def test_a_client_that_leaves_while_nothing_is_written_is_noticed(serve):
-    """In a long prefill, streamed and not."""
-    it = serve("--max-num-seqs", "2", script={"answers": [{"when": "#wait", "say": "x", "first_ms": 900}]})
-    for is_streamed in (True, False):
-        raw = Raw(it.port)
-        raw.send(post(CHAT, chat_body("#wait", stream=is_streamed)))
-        wait_for(it.requests, "it is there")
-        began = time.monotonic()
-        raw.reset()
-        wait_for(lambda: not it.requests(), "it is gone")
-        assert time.monotonic() - began < PATIENCE
+# Nothing is written while a prompt is at work, nor between two tokens of a script this slow.
+STILL = {"step_ms": 400, "answers": [{"when": "#wait", "say": "x", "then": "go on", "first_ms": 2000},
+                                     {"when": "#long", "then": "go on"}], "otherwise": {"say": "OK."}}
+
+
+def is_queued(it):
+    return it.stats()["queued"] == 1
+
+
+def is_in_prefill(it):
+    return any(one["state"] == "prefill" for one in it.requests())
+
+
+def has_tokens(it):
+    return any(one["output_tokens"] > 0 for one in it.requests())
+
+
+@pytest.mark.parametrize("leaving", ["reset", "close", "half_close"])
+@pytest.mark.parametrize("when, text, is_streamed, is_there", [
+    ("queued", "#long", False, is_queued), ("queued stream", "#long", True, is_queued),
+    ("prefill", "#wait", False, is_in_prefill), ("stream in prefill", "#wait", True, is_in_prefill),
+    ("whole answer", "#long", False, has_tokens), ("stream at rest", "#long", True, has_tokens)])
+def test_a_client_that_leaves_while_nothing_is_written_is_noticed(serve, leaving, when, text, is_streamed, is_there):
+    """However it closes its connection: what it asked for is cancelled, its gauges fall, its KV comes back."""
+    it = serve("--max-num-seqs", "1", script=STILL)
+    seen = ("http_requests_total", ("handler", CHAT), ("method", "POST"), ("status", "499"))
+    before = it.metrics().get(seen, 0)
+    runner = Raw(it.port)
+    if is_there is is_queued:
+        runner.send(post(CHAT, chat_body("#long", max_tokens=5000)))
+        wait_for(lambda: it.stats()["running"] == 1, "one runs")
+    gone = Raw(it.port)
+    gone.send(post(CHAT, chat_body(text, stream=is_streamed, max_tokens=5000)))
+    wait_for(lambda: is_there(it), when)
+    getattr(gone, leaving)()
+    left = 1 if is_there is is_queued else 0
+    wait_for(lambda: len(it.requests()) == left, "it is gone")
+    assert it.metrics()[seen] == before + 1
+    runner.reset()
+    gone.close()
+    wait_for(lambda: not it.is_at_rest(), "at rest")
 
 
 def test_a_client_that_gives_up_closes_its_connection(serve):
-    """A closed connection looks like a closed sending side: told apart only where the flag says so."""
-    it = serve("--eof-is-gone", "--max-num-seqs", "2", script=SLOW)
+    it = serve("--max-num-seqs", "2", script=SLOW)
     with pytest.raises(httpx.ReadTimeout), httpx.Client(base_url=it.url, timeout=0.3) as client:
         client.post(CHAT, json=chat_body("#long", max_tokens=8000))
     wait_for(lambda: it.metrics()["num_requests_running"] == 0, "nobody runs")
     assert it.metrics()["generation_tokens_total"] < 4000
+
+
+def test_pipelined_requests_of_a_client_that_left_are_not_begun(serve):
+    it = serve("--max-num-seqs", "4", script=SLOW)
+
+    def answers():
+        return sum(value for name, value in it.metrics().items() if name[0] == "http_requests_total" and
+                   ("handler", CHAT) in name[1:])
+
+    with Raw(it.port) as raw:
+        before = answers()
+        raw.send(post(CHAT, chat_body("#long", max_tokens=8000)), *[post(CHAT, chat_body("#fox"))] * 3)
+        wait_for(lambda: has_tokens(it), "the first runs")
+        raw.half_close()
+        wait_for(lambda: not it.requests(), "it is gone")
+        assert raw.is_closed() and not raw.buffer
+    assert answers() == before + 1
+
+
+def test_a_connection_that_ends_behind_its_answers_is_nothing_special(serve):
+    it = serve(script=SLOW)
+    gone = ("http_requests_total", ("handler", CHAT), ("method", "POST"), ("status", "499"))
+    before = it.metrics().get(gone, 0)
+    with Raw(it.port) as raw:
+        for _ in range(2):
+            raw.send(post(CHAT, chat_body("#fox")))
+            assert raw.response()[0] == 200
+        raw.half_close()
+        assert raw.is_closed()
+    assert it.metrics().get(gone, 0) == before
 
 
 def test_many_connections_that_say_nothing(server):

@@ -358,18 +358,13 @@ def test_slow_headers_and_bodies_time_out(serve):
         assert raw.response()[0] == 200
 
 
-def test_a_closed_sending_side_is_no_disconnect(serve):
-    it = serve(script=SLOW)
+def test_a_closed_sending_side_is_no_disconnect_where_that_is_set(serve):
+    it = serve("--no-eof-is-gone", script=SLOW)
     with Raw(it.port) as raw:
-        raw.send(post(CHAT, chat_body("#long", stream=True, max_tokens=30)))
+        raw.send(post(CHAT, chat_body("#long", stream=True, max_tokens=30)), post(CHAT, chat_body("a")))
         raw.half_close()
         assert raw.response()[2].endswith(b"data: [DONE]\n\n")
-    strict = serve("--eof-is-gone", script=SLOW)
-    with Raw(strict.port) as raw:
-        raw.send(post(CHAT, chat_body("#long", stream=True, max_tokens=6000)))
-        raw.head()
-        raw.half_close()
-        wait_for(lambda: strict.metrics()["num_requests_running"] == 0, "it is gone")
+        assert b"OK." in raw.response()[2]
 
 
 def test_too_many_headers_or_too_long_ones(server):
