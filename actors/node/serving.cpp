@@ -70,6 +70,14 @@ void log_countdown(const service& it, milliseconds left) {
 }
 
 std::string memory_text() {
+/// After a second signal. Clients are told; what else would be tidied up is not worth their time.
+int stop_at_once(service& it) {
+  log(severity::info, "a second signal: open requests end with server_shutdown");
+  it.stop(0ms);
+  log(severity::info, "stopped");
+  return 130;
+}
+
   const auto page = static_cast<double>(::sysconf(_SC_PAGE_SIZE));
   const auto gib = [page](long pages) {
     return static_cast<double>(pages) * page / (1024.0 * 1024.0 * 1024.0);
@@ -91,8 +99,8 @@ int serve_until_stopped(service& it, signal_queue& signals, milliseconds limit) 
   serve(it, signals);
   const auto deadline = clock_type::now() + limit;
   log(severity::info,
-      "stopping: new requests are refused, open ones have {:.0f} s; a second "
-      "signal ends them at once",
+      "stopping: new requests are refused, open ones have {:.0f} s; a second signal ends them with "
+      "an error, a third without",
       seconds(limit));
   const auto is_idle = std::make_shared<std::atomic<bool>>(false);
   it.begin_drain(limit, [is_idle, &signals] {
@@ -101,7 +109,9 @@ int serve_until_stopped(service& it, signal_queue& signals, milliseconds limit) 
   });
   auto next_line = clock_type::now() + milliseconds(100);
   while (!*is_idle && clock_type::now() < deadline) {
-    note_signal(it, signals.wait(std::min(until(next_line), until(deadline))));
+    const auto signal = signals.wait(std::min(until(next_line), until(deadline)));
+    if (signal == process_signal::stop) return stop_at_once(it);
+    note_signal(it, signal);
     if (*is_idle || clock_type::now() < next_line) continue;
     log_countdown(it, until(deadline));
     next_line = clock_type::now() + countdown_interval;

@@ -10,7 +10,8 @@ namespace deepinfer {
 /// Logs what this build and machine are, settings that are not at their default, and warnings.
 void log_banner(const effective_config& config);
 
-/// Runs until the process is asked to stop, then drains for at most `limit`. Gives the exit code.
+/// Runs until the process is asked to stop, then drains for at most `limit`. Answers that are open
+/// at its end, or when it is asked a second time, end with server_shutdown. Gives the exit code.
 int serve_until_stopped(service& it, signal_queue& signals, std::chrono::milliseconds limit);
 
 }  // namespace deepinfer

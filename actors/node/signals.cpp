@@ -36,8 +36,16 @@ void write_mark(char mark) {
   errno = saved;
 }
 
+void on_alarm(int) {
+  ::_exit(130);
+}
+
 void on_signal(int signal) {
-  if ((signal == SIGINT || signal == SIGTERM) && stops.fetch_add(1) > 0) ::_exit(130);
+  if (signal == SIGINT || signal == SIGTERM) {
+    const auto before = stops.fetch_add(1);
+    if (before > 1) ::_exit(130);
+    if (before == 1) ::alarm(static_cast<unsigned>(most_last_words.count()));
+  }
   write_mark(mark_of(signal));
 }
 
@@ -54,6 +62,11 @@ void install(void (*handler)(int), void (*on_pipe)(int)) {
 }  // namespace
 
 signal_queue::signal_queue() {
+  // Stays when the queue has gone: what ends the process after it may hang as well.
+  struct sigaction at_last {};
+  at_last.sa_handler = on_alarm;
+  ::sigemptyset(&at_last.sa_mask);
+  ::sigaction(SIGALRM, &at_last, nullptr);
   int ends[2];
   DI_CHECK(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0, "pipe: {}", std::strerror(errno));
   reading_end = ends[0];

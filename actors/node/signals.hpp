@@ -1,13 +1,17 @@
 /// Signals of a serving process, as values that its main thread takes one after the other.
 ///
-/// SIGINT and SIGTERM ask it to stop; the second of them ends the process at once with exit code
-/// 130, whatever any thread is doing. SIGHUP and SIGUSR1 come as they are, SIGPIPE is ignored.
+/// SIGINT and SIGTERM ask it to stop. The second of them comes as a second `stop`, and the process
+/// then has `most_last_words` to tell its clients: it ends with exit code 130 at the latest then,
+/// or with the third, whatever any thread is doing. SIGHUP and SIGUSR1 come as they are, SIGPIPE is
+/// ignored.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 
 namespace deepinfer {
+
+inline constexpr std::chrono::seconds most_last_words{5};
 
 enum class process_signal : std::uint8_t { none, stop, hang_up, report };
 

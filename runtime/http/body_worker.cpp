@@ -15,11 +15,9 @@ body_worker::~body_worker() {
 }
 
 void body_worker::stop() {
-  std::deque<std::function<void()>> dropped;
   {
     const std::lock_guard lock(mutex_);
     is_stopped_ = true;
-    dropped.swap(waiting_);
   }
   changed_.notify_one();
   if (thread_.joinable()) thread_.join();
@@ -41,7 +39,7 @@ void body_worker::run() {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return is_stopped_ || !waiting_.empty(); });
-      if (is_stopped_) return;
+      if (waiting_.empty()) return;
       work = std::move(waiting_.front());
       waiting_.pop_front();
     }

@@ -17,7 +17,8 @@ public:
   body_worker(const body_worker&) = delete;
   body_worker& operator=(const body_worker&) = delete;
 
-  /// Drops what waits, and returns when the thread has ended. Not from that thread.
+  /// Nothing new is taken; returns when what waits is done: it has clients who are owed an answer.
+  /// Not from that thread.
   void stop();
 
   /// False where too many wait.

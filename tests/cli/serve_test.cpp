@@ -54,6 +54,15 @@ raw_answer get(std::uint16_t port, const std::string& path) {
 std::string post(const std::string& path, const std::string& body) {
   return "POST " + path + " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n" +
          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+/// Whether so many requests run, now or soon.
+bool open_requests_are(const serving_binary& server, int number) {
+  const auto text = fmt::format("\"running\":{},", number);
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (get(server.http_port(), "/v1/internal/stats").body.find(text) == std::string::npos)
+    if (std::chrono::steady_clock::now() > until) return false;
+  return true;
+}
+
 }
 
 }  // namespace
@@ -183,23 +192,71 @@ TEST_CASE("what runs at the end of a drain ends with server_shutdown, and the co
   CHECK(server.wait() == 0);
 }
 
-TEST_CASE("a second signal ends the process at once with 130") {
+TEST_CASE(
+  "at a second signal open requests are told so, whoever does not read, and the code is 130") {
   const temp_directory place;
-  serving_binary server(serve_args({"--script", slow_script(place)}));
+  serving_binary server(serve_args({"--script", slow_script(place), "--shutdown-timeout", "1h"}));
   REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
   raw_client reader(server.http_port());
-  REQUIRE(
-    reader.send(post("/v1/completions", R"({"prompt":"Once","max_tokens":2000,"temperature":0,)"
-                                        R"("ignore_eos":true,"stream":true})")));
+  REQUIRE(reader.send(asked(stream)));
   REQUIRE(reader.read_until("data: "));
+  const auto asked = [](const std::string& more) {
+    return post("/v1/completions", R"({"prompt":"Once","max_tokens":2000,"temperature":0,)"
+                                   R"("ignore_eos":true)" +
+                                     more + "}");
+  };
+  const auto stream = R"(,"stream":true)";
   server.signal(SIGTERM);
   REQUIRE(server.wait_for_line("stopping: "));
   server.signal(SIGTERM);
   CHECK(server.wait() == 130);
 }
+  raw_client whole(server.http_port());
+  REQUIRE(whole.send(asked("")));
+  raw_client idler(server.http_port(), 4096);
+  REQUIRE(idler.send(asked(stream)));
+  REQUIRE(open_requests_are(server, 3));
 
 TEST_CASE("log lines as JSON are objects with ts, level and msg") {
   serving_binary server(serve_args({"--log-format", "json"}));
+  const auto cut = reader.read_answer();
+  CHECK(holds(cut.body, R"("code":"server_shutdown"}})"));
+  CHECK(cut.is_complete);
+  CHECK(cut.body.find("[DONE]") == std::string::npos);
+  const auto refused = whole.read_answer();
+  CHECK(refused.status == 503);
+  CHECK(holds(refused.body, R"("code":"server_shutdown"}})"));
+  CHECK(server.wait() == 130);
+}
+
+TEST_CASE("the end of a drain tells an answer that is not streamed, too") {
+  const temp_directory place;
+  serving_binary server(serve_args({"--shutdown-timeout", "0s", "--script", slow_script(place)}));
+  REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
+  raw_client whole(server.http_port());
+  REQUIRE(whole.send(post("/v1/completions", R"({"prompt":"Once","max_tokens":2000,)"
+                                             R"("ignore_eos":true})")));
+  REQUIRE(open_requests_are(server, 1));
+  server.signal(SIGTERM);
+  const auto refused = whole.read_answer();
+  CHECK(refused.status == 503);
+  CHECK(holds(refused.body, R"("code":"server_shutdown"}})"));
+  CHECK(server.wait() == 0);
+}
+
+TEST_CASE("a third signal ends the process with 130") {
+  const temp_directory place;
+  serving_binary server(serve_args({"--script", slow_script(place), "--shutdown-timeout", "1h"}));
+  REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
+  raw_client reader(server.http_port());
+  REQUIRE(reader.send(post("/v1/completions", R"({"prompt":"Once","max_tokens":2000,)"
+                                              R"("ignore_eos":true,"stream":true})")));
+  REQUIRE(reader.read_until("data: "));
+  for (const auto* line : {"stopping: ", "a second signal: "}) {
+    server.signal(SIGTERM);
+    REQUIRE(server.wait_for_line(line));
+  }
+  server.signal(SIGTERM);
   REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
   server.signal(SIGTERM);
   CHECK(server.wait() == 0);

@@ -123,15 +123,25 @@ def test_d91_a_request_that_outlives_the_grace_gets_an_error(own):
     assert it.wait() == 0
 
 
-def test_d91_a_second_signal_ends_at_once(own):
+def test_d91_a_second_signal_ends_open_requests_with_an_error(own):
+    """Streams by an event, whole answers by their status; a client that reads nothing holds up nobody."""
     it = own("--shutdown-timeout", "60s", script=SLOW)
-    with Raw(it.port) as raw:
+    with Raw(it.port) as raw, Raw(it.port) as whole, Raw(it.port, receive_buffer=4096) as deaf:
         raw.send(post(CHAT, chat_body("#long", stream=True, max_tokens=8000)))
         raw.head()
         raw.chunk()
+        whole.send(post(CHAT, chat_body("#long", max_tokens=8000)))
+        deaf.send(post(CHAT, chat_body("#long", stream=True, logprobs=True, top_logprobs=20, max_tokens=8000)))
+        wait_for(lambda: it.stats()["running"] == 3, "three run")
         it.signal(signal.SIGINT)
         wait_for(lambda: it.get("/health/ready").status_code == 503, "it drains")
         it.signal(signal.SIGINT)
+        data = b""
+        while piece := raw.chunk():
+            data += piece
+        assert b'"server_shutdown"' in frames(data)[-1], frames(data)[-1]
+        status, _, body = whole.response()
+        assert status == 503 and b'"server_shutdown"' in body, body
         assert it.wait() == 130
 
 
