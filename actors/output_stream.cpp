@@ -26,22 +26,23 @@ output_stream::output_stream(tokenizer words, output_stream_options options)
 }
 
 void output_stream::push(const sequence_chunk& chunk, token_chunk& out) {
-  for (const auto id : chunk.tokens) add(id);
+  for (std::size_t i = 0; i < chunk.tokens.size(); ++i)
+    add(chunk.tokens[i], i < chunk.logprobs.size() ? &chunk.logprobs[i] : nullptr);
   output_tokens_ += static_cast<std::int32_t>(chunk.tokens.size());
   out.ids.insert(out.ids.end(), chunk.tokens.begin(), chunk.tokens.end());
-  for (const auto& it : chunk.logprobs) {
-    auto& shown = out.logprobs.emplace_back(it);
-    shown.texts.clear();
-    for (const auto id : it.ids) shown.texts.emplace_back(words_.bytes_of(id));
-  }
   if (chunk.finish)
     finish(*chunk.finish, out);
   else
     release(stops_.safe_bytes(), false, out);
 }
 
-void output_stream::add(token_id id) {
+void output_stream::add(token_id id, const token_logprobs* logprobs) {
   piece it;
+  if (logprobs) {
+    it.logprobs = std::make_unique<token_logprobs>(*logprobs);
+    it.logprobs->texts.clear();
+    for (const auto one : logprobs->ids) it.logprobs->texts.emplace_back(words_.bytes_of(one));
+  }
   if (!options_.skip_special || !words_.is_special(id)) it.bytes = words_.bytes_of(id);
   if (is_reasoning_) ++reasoning_tokens_;
   // Some models open their reasoning again, which the prompt has opened already.
@@ -55,7 +56,7 @@ void output_stream::add(token_id id) {
   // Never armed: where to stop is the scheduler's decision, here it only tells what is safe to
   // show.
   stops_.feed(it.bytes, false);
-  waiting_.push_back(it);
+  waiting_.push_back(std::move(it));
 }
 
 /// Shows the text up to byte `end`. A piece that crosses `end` is shown up to it, but a marker is
@@ -78,8 +79,13 @@ void output_stream::release(std::int64_t end, bool is_cut, token_chunk& out) {
   }
 }
 
-void output_stream::show(const piece& it, std::size_t bytes, token_chunk& out) {
-  if (!parser_) return characters_.push_into(out.text, it.bytes.substr(0, bytes));
+void output_stream::show(piece& it, std::size_t bytes, token_chunk& out) {
+  const auto logprobs = std::exchange(it.logprobs, nullptr);
+  if (!parser_) {
+    if (logprobs) out.logprobs.push_back(std::move(*logprobs));
+    return characters_.push_into(out.text, it.bytes.substr(0, bytes));
+  }
+  const auto begin = parser_->fed();
   if (it.what == marker::think_end) {
     parser_->feed_think_end(deltas_);
   } else if (it.what == marker::dsml) {
@@ -90,6 +96,20 @@ void output_stream::show(const piece& it, std::size_t bytes, token_chunk& out) {
     parser_->feed_plain(text, deltas_);
   }
   show_deltas(out);
+  if (logprobs) parsed_.push_back({begin, parser_->fed(), std::move(*logprobs)});
+  list_logprobs(false, out);
+}
+
+/// Those of tokens that are part of the answer for certain; at its end all others as well, but for
+/// what is behind a stop string.
+void output_stream::list_logprobs(bool is_end, token_chunk& out) {
+  const auto decided = parser_->decided();
+  const auto is_listed = [&](const parsed_token& it) {
+    if (it.end <= decided) return true;
+    return parser_->stopped() ? it.begin < decided : is_end;
+  };
+  for (; !parsed_.empty() && is_listed(parsed_.front()); parsed_.pop_front())
+    out.logprobs.push_back(std::move(parsed_.front().logprobs));
 }
 
 void output_stream::show_deltas(token_chunk& out) {
@@ -122,7 +142,8 @@ void output_stream::finish_early(const usage_counts& usage, token_chunk& out) {
 
 void output_stream::finish(const sequence_finish& how, token_chunk& out) {
   is_finished_ = true;
-  // A sequence that ended at a stop id: that token is in `ids`, and in the text only if asked for.
+  // A sequence that ended at a stop id: that token is in `ids`, and in the answer, its text and its
+  // logprobs, only if asked for.
   if (how.reason == finish_reason::stop && how.stop_bytes < 0 && !options_.include_stop &&
       !waiting_.empty())
     waiting_.pop_back();
@@ -143,6 +164,7 @@ void output_stream::finish(const sequence_finish& how, token_chunk& out) {
   if (!tail.empty()) parser_->feed_plain(tail, deltas_);
   parser_->finish(deltas_);
   show_deltas(out);
+  list_logprobs(true, out);
   out.finish->reason = parser_->finish_of(how.reason);
 }
 

@@ -6,10 +6,14 @@
 /// where a sequence stops (`sequence_finish::stop_bytes`); here the text is cut at that byte.
 /// Special tokens (`special: true`) are left out of the text and of what stop strings are matched
 /// on, unless the request wants to see them.
+///
+/// Logprobs leave with the text of their tokens, so that they spell what the client reads: a token
+/// of which nothing is shown because the answer ends before it, as a stop id, has none.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,9 +39,9 @@ class output_stream {
 public:
   output_stream(tokenizer words, output_stream_options options);
 
-  /// Adds what `chunk` lets the client see to `out`: text, ids, logprobs with the bytes of their
-  /// ids, and the finish. `out` may hold what earlier ones added. A chat answer that ended in calls
-  /// finishes with `tool_calls`.
+  /// Adds what `chunk` lets the client see to `out`: text, all ids, logprobs with the bytes of
+  /// their ids, and the finish. `out` may hold what earlier ones added. A chat answer that ended in
+  /// calls finishes with `tool_calls`.
   void push(const sequence_chunk& chunk, token_chunk& out);
 
   /// A chat answer is complete although its sequence goes on: a stop string was found, or its
@@ -55,12 +59,20 @@ private:
   struct piece {
     std::string_view bytes;
     marker what = marker::none;
+    std::unique_ptr<token_logprobs> logprobs;  // where asked for, until a part of it is shown
   };
 
-  void add(token_id id);
+  /// A token that the parser has, and may hold.
+  struct parsed_token {
+    std::int64_t begin = 0, end = 0;  ///< bytes of the parser's text
+    token_logprobs logprobs;
+  };
+
+  void add(token_id id, const token_logprobs* logprobs);
   void release(std::int64_t end, bool is_cut, token_chunk& out);
-  void show(const piece& it, std::size_t bytes, token_chunk& out);
+  void show(piece& it, std::size_t bytes, token_chunk& out);
   void show_deltas(token_chunk& out);
+  void list_logprobs(bool is_end, token_chunk& out);
   void finish(const sequence_finish& how, token_chunk& out);
 
   tokenizer words_;
@@ -73,6 +85,7 @@ private:
   std::int64_t shown_bytes_ = 0;  // bytes of text before `waiting_`
   utf8_stream characters_;
   std::optional<output_parser> parser_;
+  std::deque<parsed_token> parsed_;  // those with logprobs that are not listed yet
   output_deltas deltas_;
   std::int32_t reasoning_tokens_ = 0;
   std::int32_t output_tokens_ = 0;

@@ -117,7 +117,7 @@ struct token_chunk {
   std::string reasoning_text;  ///< chat only
   std::vector<tool_call_delta> tool_calls;
   std::vector<token_id> ids;
-  std::vector<token_logprobs> logprobs;
+  std::vector<token_logprobs> logprobs;  ///< of the tokens of which text is shown, in their order
   std::optional<sequence_finish> finish;
   std::optional<request_timings> timings;  ///< with `finish`
   bool is_last = false;

@@ -83,6 +83,10 @@ public:
   bool ended() const { return state_ == state::ended || calls_.ended(); }
   bool stopped() const { return stopped_; }
   bool has_calls() const { return calls_.has_calls(); }
+  std::int64_t fed() const { return fed_; }
+  std::int64_t decided() const {
+    return stopped_ ? stopped_at_ : fed_ - static_cast<std::int64_t>(held_.size());
+  }
 
 private:
   enum class state : std::uint8_t { reasoning, content, calls, ended };
@@ -114,6 +118,7 @@ private:
   }
 
   void byte(char c) {
+    ++fed_;
     switch (state_) {
     case state::reasoning: return reasoning_byte(c);
     case state::content: return content_byte(c);
@@ -196,6 +201,7 @@ private:
     release(0);
     state_ = state::ended;
     stopped_ = true;
+    stopped_at_ = fed_ - static_cast<std::int64_t>(length);
     return true;
   }
 
@@ -260,6 +266,8 @@ private:
   bool at_lead_ = false;      ///< nothing of this part has been emitted: line breaks are dropped
   bool after_angle_ = false;  ///< the last byte was `<`
   bool stopped_ = false;
+  std::int64_t fed_ = 0;
+  std::int64_t stopped_at_ = 0;
   bool finished_ = false;
   std::size_t tail_ = 0;
   std::string held_;
@@ -293,6 +301,14 @@ void output_parser::finish(output_deltas& out) {
 bool output_parser::ended() const {
   return machine_->ended();
 }
+std::int64_t output_parser::fed() const {
+  return machine_->fed();
+}
+
+std::int64_t output_parser::decided() const {
+  return machine_->decided();
+}
+
 bool output_parser::stopped() const {
   return machine_->stopped();
 }

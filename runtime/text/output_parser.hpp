@@ -96,6 +96,11 @@ public:
   /// A stop string matched; its text is not part of the answer.
   bool stopped() const;
 
+  /// Bytes of text so far, and how many of them are known to be in front of the answer's end: what
+  /// may begin a stop string is not, nor what is behind one that matched.
+  std::int64_t fed() const;
+  std::int64_t decided() const;
+
   /// Why the answer ended, given why the sampler stopped: `tool_calls` where `stop` left at least
   /// one call, else `reported`.
   finish_reason finish_of(finish_reason reported) const;

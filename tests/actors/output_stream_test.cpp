@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "actors/output_stream.hpp"
 
 using namespace deepinfer;
@@ -168,4 +170,91 @@ TEST_CASE("logprobs bring the bytes of their ids") {
     CHECK(seen.logprobs[i].texts ==
           std::vector<std::string>{std::string(words().bytes_of(chunk.tokens[i])),
                                    std::string(words().bytes_of(5))});
+}
+
+TEST_CASE("logprobs spell what is read, whole or in pieces: no stop id, nothing behind a cut") {
+  const std::string text = "one two three";
+  auto ids = words().encode(text, specials::off);
+  output_stream_options options;
+  std::string expected = text;
+  auto how = ended(finish_reason::stop);
+  std::size_t left_out = 1;
+  constexpr token_id end = 1;
+  SUBCASE("a stop id") {
+    ids.push_back(end);
+  }
+  SUBCASE("a stop id that is to be there") {
+    ids.push_back(end);
+    options.include_stop = true;
+    options.skip_special = false;
+    expected += words().bytes_of(end);
+    left_out = 0;
+  }
+  SUBCASE("a stop id of a chat") {
+    ids.push_back(end);
+    options.chat.emplace().start = parse_start::content;
+  }
+  SUBCASE("a length") {
+    how = ended(finish_reason::length);
+    left_out = 0;
+  }
+  SUBCASE("a stop string between tokens") {
+    ids = words().encode("one two", specials::off);  // the scheduler ends it there
+    options.stop = {" two"};
+    how = stopped_at(text, " two");
+    expected = "one";
+    left_out = words().encode(" two", specials::off).size();
+  }
+  SUBCASE("a stop string of a chat, which its own parser finds") {
+    options.chat.emplace().start = parse_start::content;
+    options.chat->stop = {" two"};
+    expected = "one";
+    left_out = words().encode(" two three", specials::off).size();
+  }
+  SUBCASE("the end of tokens that nothing ended") {
+    options.stop = {"three!"};
+    how = ended(finish_reason::length);
+    left_out = 0;
+  }
+  for (const std::size_t width : {std::size_t{1}, ids.size()}) {
+    CAPTURE(width);
+    auto stream = output_stream(words(), options);
+    std::string read, spelt;
+    std::size_t listed = 0;
+    for (std::size_t at = 0; at < ids.size(); at += width) {
+      sequence_chunk chunk;
+      for (std::size_t i = at; i < at + width; ++i) {
+        chunk.tokens.push_back(ids[i]);
+        chunk.logprobs.push_back({{ids[i]}, {-0.5f}, {}});
+      }
+      if (at + width == ids.size()) chunk.finish = how;
+      token_chunk seen;
+      stream.push(chunk, seen);
+      CHECK(seen.ids == chunk.tokens);
+      read += seen.text;
+      for (const auto& it : seen.logprobs) spelt += it.texts.at(0);
+      listed += seen.logprobs.size();
+      CHECK(spelt.starts_with(read));  // in the chunk of its text, or of its first bytes
+    }
+    CHECK(read == expected);
+    CHECK(spelt == expected);
+    CHECK(listed == ids.size() - left_out);
+  }
+}
+
+TEST_CASE("a token that a cut goes through is listed once") {
+  const auto ids = words().encode("one two three", specials::off);
+  const auto cut = std::find_if(ids.begin(), ids.end(),
+                                [](token_id id) { return words().bytes_of(id).size() > 1; });
+  REQUIRE(cut != ids.end());
+  const auto bytes = words().bytes_of(*cut);
+  auto stream = output_stream(words(), {});
+  sequence_chunk chunk;
+  chunk.tokens = {*cut};
+  chunk.logprobs = {{{*cut}, {-0.5f}, {}}};
+  chunk.finish = ended(finish_reason::stop, 1, std::string(bytes.substr(1, 1)));
+  token_chunk seen;
+  stream.push(chunk, seen);
+  CHECK(seen.text == bytes.substr(0, 1));
+  CHECK(seen.logprobs.size() == 1);
 }

@@ -48,12 +48,9 @@ def check_usage(usage):
     assert 0 <= reasoning <= usage["completion_tokens"], usage
 
 
-END = "<｜end▁of▁sentence｜>"
-
-
 def bytes_of(listed):
-    """The text that logprobs spell; the end of the sequence is a token, too, and has no text."""
-    return b"".join(bytes(it["bytes"] or []) for it in listed if it["token"] != END)
+    """The text that logprobs spell."""
+    return b"".join(bytes(it["bytes"] or []) for it in listed)
 
 
-__all__ = ["END", "EOS", "STATUSES", "answer_of", "bytes_of", "check_usage", "error_of"]
+__all__ = ["EOS", "STATUSES", "answer_of", "bytes_of", "check_usage", "error_of"]

@@ -132,9 +132,27 @@ def test_d16_text_ids_and_logprobs_line_up(server):
         flow = stream(server, CHAT, body)
         listed = [it for one in flow.logprobs[0] for it in one["content"]]
         assert bytes_of(listed).decode() == text == flow.text[0]
-        assert flow.usage["completion_tokens"] == len(listed)  # the end included
+        assert flow.usage["completion_tokens"] == len(listed) + 1  # the stop token is counted, and no part of the answer
         whole, _ = answer_of(server.post(CHAT, {k: v for k, v in body.items() if k != "stream_options"}))
         assert whole["logprobs"]["content"] == listed
+
+
+@pytest.mark.parametrize("path", [CHAT, PLAIN])
+@pytest.mark.parametrize("fields, text", [({}, FOX), ({"stop": " fox"}, "The quick brown"), ({"max_tokens": 3}, None)])
+def test_logprobs_spell_the_answer(server, path, fields, text):
+    """As OpenAI's: no token beyond the text, be it the end of the sequence or behind a stop string."""
+    body = chat_body("#fox", logprobs=True) if path == CHAT else \
+        {"model": server.model(), "prompt": "#fox", "max_tokens": 100, "temperature": 0, "logprobs": 0}
+    body = {**body, **fields}
+    whole, _ = answer_of(server.post(path, body))
+    shown = whole["message"]["content"] if path == CHAT else whole["text"]
+    assert text is None or shown == text
+    flow = stream(server, path, body)
+    assert flow.text[0] == shown
+    key = "content" if path == CHAT else "tokens"
+    listed = [it for one in flow.logprobs[0] for it in one[key]]
+    assert listed == whole["logprobs"][key]
+    assert "".join(it["token"] if path == CHAT else it for it in listed) == shown
 
 
 def test_held_text_of_a_stop_is_not_lost_nor_shown_twice(server):
