@@ -128,6 +128,45 @@ struct open_value {
   std::string newest;
 };
 
+/// The shortest text that reads as the same double, and as a double; the library's own writes one
+/// as 1E0. JSON has no infinity.
+void append_double(std::string& out, double value) {
+  if (!std::isfinite(value)) {
+    out += "null";
+    return;
+  }
+  const auto text = fmt::format("{}", value);
+  out += text;
+  if (text.find_first_of(".e") == std::string::npos) out += ".0";
+}
+
+void append_text(std::string& out, const json::value& value) {
+  if (value.is_double()) return append_double(out, value.get_double());
+  char separator = 0;
+  const auto separate = [&](char begin) {
+    out += std::exchange(separator, ',') == 0 ? begin : ',';
+  };
+  if (const auto* list = value.if_array()) {
+    if (list->empty()) out += '[';
+    for (const auto& item : *list) {
+      separate('[');
+      append_text(out, item);
+    }
+    out += ']';
+  } else if (const auto* object = value.if_object()) {
+    if (object->empty()) out += '{';
+    for (const auto& [key, item] : *object) {
+      separate('{');
+      out += json::serialize(key);
+      out += ':';
+      append_text(out, item);
+    }
+    out += '}';
+  } else {
+    out += json::serialize(value);
+  }
+}
+
 std::string path_of(const std::vector<open_value>& levels) {
   std::string path;
   for (const auto& level : levels)
@@ -188,7 +227,9 @@ result<json::value> read_json_file(const std::string& path, std::size_t max_dept
 }
 
 std::string to_text(const json::value& value) {
-  return json::serialize(value);
+  std::string out;
+  append_text(out, value);
+  return out;
 }
 
 }  // namespace deepinfer

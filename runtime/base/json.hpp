@@ -26,7 +26,7 @@ result<json::value> read_json_file(const std::string& path, std::size_t max_dept
 /// `parse_json` keeps the last of them. `text` must be JSON that `parse_json` accepted.
 std::string repeated_key(std::string_view text);
 
-/// Compact form, non-ASCII kept.
+/// Compact form, non-ASCII kept, doubles as 1.0 or 2.5e-07.
 std::string to_text(const json::value& value);
 
 }  // namespace deepinfer

@@ -131,7 +131,7 @@ TEST_CASE("a chat keeps what the engine reads, as it was said, and loses the res
   CHECK(request.session == "u");
   CHECK(request.priority == 3);
   const auto sent = chat_of(job);
-  CHECK(to_text(sent) == R"({"messages":[{"role":"user","content":"hi"}],"temperature":1E-1,)"
+  CHECK(to_text(sent) == R"({"messages":[{"role":"user","content":"hi"}],"temperature":0.1,)"
                          R"("top_k":0,"stop":"x","logprobs":false})");
 }
 

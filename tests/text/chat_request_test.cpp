@@ -71,7 +71,7 @@ TEST_CASE("an error names the field by its path, what was found and what was exp
   };
   const error_case table[] = {
     {R"(, "temperature": 2.5)", "temperature",
-     "temperature: 2.5E0 found, a number from 0 to 2 expected"},
+     "temperature: 2.5 found, a number from 0 to 2 expected"},
     {R"(, "tools": [{"type": "function", "function": {"name": "a b"}}])", "tools[0].function.name",
      "tools[0].function.name: \"a b\" found, 1 to 128 characters of a-z, A-Z, 0-9, _ and - "
      "expected"},
