@@ -10,6 +10,7 @@
 #include "actors/actor_host.hpp"
 #include "actors/client_state.hpp"
 #include "messages/wire.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/random.hpp"
 
@@ -196,7 +197,8 @@ void end_all(pointer self, errc code, const std::string& message) {
 void on_lost(pointer self) {
   auto& state = self->state;
   const auto message = fmt::format("the connection to the node at {} was lost", place(self));
-  log(severity::warning, "{}: {} requests end", message, state.open.size());
+  log(severity::warning, "{}, and with it {}", message,
+      counted(static_cast<std::int64_t>(state.open.size()), "open request"));
   state.session = nullptr;
   state.is_polling = false;
   state.last_failure = "the connection was lost";

@@ -8,6 +8,7 @@
 #include "actors/client_state.hpp"
 #include "actors/rank_supervisor.hpp"
 #include "messages/wire.hpp"
+#include "runtime/base/counted.hpp"
 
 namespace deepinfer {
 namespace {
@@ -111,7 +112,7 @@ caf::result<std::string> reset_prefix_cache(router_pointer self) {
       .then([shared](bool) { shared->settle(); },
             [shared](caf::error& why) { shared->fail(std::move(why)); });
   }
-  shared->sum = to_wire(text_reply{fmt::format("{} replicas reset", replicas)});
+  shared->sum = to_wire(text_reply{counted(replicas, "replica") + " reset"});
   shared->settle();
   return promise;
 }

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/counted.hpp"
+
 namespace deepinfer {
 namespace {
 
@@ -54,10 +56,10 @@ std::string ready_line(const node_facts& facts, const std::string& url) {
   // A request lives on one replica.
   const auto replicas = std::max(1, facts.replicas);
   const auto requests = replicas * (facts.num_kv_blocks / replicas / std::max(1, full));
-  return fmt::format("Ready: {} (model {}, {} KV blocks x {} = {} tokens, about {} request{} at "
-                     "full length)",
+  return fmt::format("Ready: {} (model {}, {} KV blocks x {} = {} tokens, about {} at full "
+                     "length)",
                      url, facts.model_name, facts.num_kv_blocks, facts.block_size, grouped(tokens),
-                     requests, requests == 1 ? "" : "s");
+                     counted(requests, "request"));
 }
 
 std::optional<std::string> status_line::next(const service_counts& now, double seconds) {

@@ -9,6 +9,7 @@
 #include "actors/node/load_bar.hpp"
 #include "actors/node/serving.hpp"
 #include "actors/service.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/file.hpp"
 #include "runtime/base/log.hpp"
 
@@ -84,8 +85,8 @@ result<int> serve(const cli_context& context, const parsed_flags& given) {
   DI_TRY(const auto path, model_directory(context, settings));
   DI_TRY_VOID(load_and_listen(context, *it, path, signals));
   const auto& facts = it->engine()->facts();
-  log(severity::info, "{}, {} threads, {} kernels; loaded in {:.1f} s", facts.device_name,
-      facts.threads, facts.kernels, facts.load_seconds);
+  log(severity::info, "{}, {}, {} kernels; loaded in {:.1f} s", facts.device_name,
+      counted(facts.threads, "thread"), facts.kernels, facts.load_seconds);
   log(severity::info, "{}", ready_line(facts, it->url()));
   return serve_until_stopped(*it, signals, settings.server.shutdown_timeout);
 }

@@ -11,6 +11,7 @@
 #include "actors/node/load_bar.hpp"
 #include "actors/node/remote_flags.hpp"
 #include "actors/node/stats_report.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/file.hpp"
 
 namespace deepinfer {
@@ -246,9 +247,9 @@ result<answer> run_request(const cli_context& context, const client& engine,
 std::string figures_line(const answer& it, const node_stats& stats) {
   const auto& content = it.content;
   if (content.ids.empty()) return "no token";
-  return fmt::format("{} tokens, {:.1f} tok/s, first token after {:.1f} ms, {}, seed {}",
-                     content.ids.size(), rate_of(it), it.first_token_seconds * 1e3,
-                     idle_text(stats), content.finish.seed);
+  return fmt::format("{}, {:.1f} tok/s, first token after {:.1f} ms, {}, seed {}",
+                     counted(static_cast<std::int64_t>(content.ids.size()), "token"), rate_of(it),
+                     it.first_token_seconds * 1e3, idle_text(stats), content.finish.seed);
 }
 
 void show_figures(const cli_context& context, const answer& it, const client& engine,

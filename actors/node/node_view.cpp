@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "actors/node/stats_report.hpp"
+#include "runtime/base/counted.hpp"
+#include "runtime/http/struct_json.hpp"
 #include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
@@ -85,10 +87,10 @@ json::array request_array(const request_list& list) {
 std::string top_text(const node_view& view) {
   const auto& now = view.stats;
   const auto& health = view.health;
-  auto out = fmt::format("{}  {}{}  {} replica{}, {} open request{}\n", health.node,
-                         name_of(health.state), health.stage.empty() ? "" : ": " + health.stage,
-                         health.replicas, health.replicas == 1 ? "" : "s", health.open_requests,
-                         health.open_requests == 1 ? "" : "s");
+  auto out =
+    fmt::format("{}  {}{}  {}, {}\n", health.node, name_of(health.state),
+                health.stage.empty() ? "" : ": " + health.stage,
+                counted(health.replicas, "replica"), counted(health.open_requests, "open request"));
   const auto used = now.kv_blocks_total - now.kv_blocks_free - now.kv_blocks_cached;
   const auto total = static_cast<double>(now.kv_blocks_total);
   out += fmt::format("requests  {} running, {} waiting, {:.0f} preemptions\n", now.running,

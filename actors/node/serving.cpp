@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "actors/product_version.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 
 namespace deepinfer {
@@ -69,7 +70,6 @@ void log_countdown(const service& it, milliseconds left) {
       counts->stats.queued, seconds(left));
 }
 
-std::string memory_text() {
 /// After a second signal. Clients are told; what else would be tidied up is not worth their time.
 int stop_at_once(service& it) {
   log(severity::info, "a second signal: open requests end with server_shutdown");
@@ -78,6 +78,7 @@ int stop_at_once(service& it) {
   return 130;
 }
 
+std::string memory_text() {
   const auto page = static_cast<double>(::sysconf(_SC_PAGE_SIZE));
   const auto gib = [page](long pages) {
     return static_cast<double>(pages) * page / (1024.0 * 1024.0 * 1024.0);
@@ -89,8 +90,8 @@ int stop_at_once(service& it) {
 }  // namespace
 
 void log_banner(const effective_config& config) {
-  log(severity::info, "deepinfer {}: cpu, {} cores, memory {}", product_name(),
-      std::thread::hardware_concurrency(), memory_text());
+  log(severity::info, "deepinfer {}: cpu, {}, memory {}", product_name(),
+      counted(std::thread::hardware_concurrency(), "core"), memory_text());
   for (const auto& line : changed_settings(config)) log(severity::info, "  {}", line);
   for (const auto& line : exposure_warnings(config.settings)) log(severity::warning, "{}", line);
 }

@@ -62,6 +62,16 @@ TEST_CASE("a look at a node tells rates since the look before, and totals withou
   CHECK(object.at("requests").as_array().size() == 2);
 }
 
+TEST_CASE("one of a kind is one replica") {
+  node_view view;
+  for (const auto& [number, text] :
+       {std::pair{0, "0 replicas, 0 open requests"}, std::pair{1, "1 replica, 1 open request"},
+        std::pair{2, "2 replicas, 2 open requests"}}) {
+    view.health.replicas = view.health.open_requests = number;
+    CHECK(top_text(view).find(text) != std::string::npos);
+  }
+}
+
 TEST_CASE("completion knows every command, the second words of groups, and flags") {
   const auto commands = all_commands();
   for (const auto* shell : {"bash", "zsh", "fish"}) {
