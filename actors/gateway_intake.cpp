@@ -14,9 +14,10 @@ using promise = caf::typed_response_promise<std::string>;
 /// For a long prompt that waits behind others.
 constexpr std::chrono::seconds intake_timeout{120};
 
+/// Below 2^53: a client whose JSON has no larger whole numbers can give it back.
 std::uint64_t draw_seed() {
   std::random_device source;
-  return (std::uint64_t{source()} << 32) | source();
+  return ((std::uint64_t{source()} << 32) | source()) >> 11;
 }
 
 std::size_t text_bytes(const generate_request& asked) {

@@ -118,7 +118,7 @@ void open_request::note_end(open_answer& it, std::int64_t now_us) {
   it.has_ended = true;
   it.ended_us = now_us;
   auto& finish = *it.waiting.finish;
-  finish.seed = it.sequence.params->seed;
+  finish.seed = seed();
   finish.usage.prompt_tokens = prompt_tokens_;
   it.waiting.timings = timings_of(it);
 }
@@ -207,6 +207,10 @@ void open_request::take(std::int32_t chunks, std::int64_t now_us, std::vector<to
   }
 }
 
+std::uint64_t open_request::seed() const {
+  return answers_.front().sequence.params->seed;
+}
+
 std::int32_t open_request::output_tokens() const {
   std::int32_t out = 0;
   for (const auto& it : answers_) out += it.output.tokens();
@@ -224,6 +228,7 @@ request_info open_request::info(std::int64_t now_us) const {
   out.output_tokens = output_tokens();
   out.age_us = now_us - arrived_us_;
   out.chunks_pending = credit_.pending();
+  out.seed = seed();
   return out;
 }
 
@@ -244,6 +249,7 @@ std::vector<log_field> open_request::log_fields(std::int64_t now_us) const {
   out.emplace_back("prompt_tokens", prompt_tokens_);
   out.emplace_back("cached_tokens", cached_tokens_);
   out.emplace_back("completion_tokens", output_tokens());
+  out.emplace_back("seed", seed());
   out.emplace_back("queue_ms", ms(started - arrived_us_));
   out.emplace_back("prefill_ms", ms(between(started_us_, first_us_ < 0 ? now_us : first_us_)));
   out.emplace_back("decode_ms", ms(between(first_us_, last_us_)));
@@ -276,11 +282,12 @@ std::string open_request::log_line(std::optional<request_phase> gone_in,
   if (!trace_id_.empty()) out += " trace=" + trace_id_;
   out += " finish=" + finish_words();
   const auto started = has_started() ? started_us_ : now_us;
-  out += fmt::format(" prompt={} cached={} output={} queued_ms={:.1f} prefill_ms={:.1f} "
-                     "decode_ms={:.1f} total_ms={:.1f}",
-                     prompt_tokens_, cached_tokens_, output_tokens(), ms(started - arrived_us_),
-                     ms(between(started_us_, first_us_ < 0 ? now_us : first_us_)),
-                     ms(between(first_us_, last_us_)), ms(now_us - arrived_us_));
+  out +=
+    fmt::format(" prompt={} cached={} output={} seed={} queued_ms={:.1f} prefill_ms={:.1f} "
+                "decode_ms={:.1f} total_ms={:.1f}",
+                prompt_tokens_, cached_tokens_, output_tokens(), seed(), ms(started - arrived_us_),
+                ms(between(started_us_, first_us_ < 0 ? now_us : first_us_)),
+                ms(between(first_us_, last_us_)), ms(now_us - arrived_us_));
   if (gone_in) out += fmt::format(" ended_in={}", name_of(*gone_in));
   if (!asked_text_) return out;
   out += " asked=" + in_quotes(*asked_text_);

@@ -72,6 +72,8 @@ public:
 
   std::int64_t arrived_us() const { return arrived_us_; }
   std::int32_t output_tokens() const;
+  /// Given or drawn: the same request with it has the same answers.
+  std::uint64_t seed() const;
   request_info info(std::int64_t now_us) const;
 
   /// One line about a request that is over. `gone_in`: what it was doing when its client ended it.

@@ -130,7 +130,8 @@ struct request_info {
   std::int32_t cached_tokens = 0;
   std::int32_t output_tokens = 0;
   std::int64_t age_us = 0;
-  std::int32_t chunks_pending = 0;  ///< sent and not taken
+  std::int32_t chunks_pending = 0;    ///< sent and not taken
+  std::optional<std::uint64_t> seed;  ///< given or drawn; absent: not drawn yet
 
   static constexpr auto describe() {
     using s = request_info;
@@ -139,7 +140,7 @@ struct request_info {
                   field{"replica", &s::replica}, field{"prompt_tokens", &s::prompt_tokens},
                   field{"cached_tokens", &s::cached_tokens},
                   field{"output_tokens", &s::output_tokens}, field{"age_us", &s::age_us},
-                  field{"chunks_pending", &s::chunks_pending});
+                  field{"chunks_pending", &s::chunks_pending}, field{"seed", &s::seed});
   }
 };
 

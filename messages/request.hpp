@@ -104,8 +104,8 @@ struct sequence_finish {
   usage_counts usage;
   errc code = errc::ok;  ///< set with `error` and `resource`
   std::string message;
-  std::uint64_t seed =
-    0;  ///< the request's, drawn or given: the same request with it says the same
+  /// The request's, drawn or given; of all its answers: the same request with it says the same.
+  std::uint64_t seed = 0;
 
   static constexpr auto describe() {
     using f = sequence_finish;

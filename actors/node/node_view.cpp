@@ -76,11 +76,7 @@ std::string request_table(const request_list& list) {
 
 json::array request_array(const request_list& list) {
   json::array out;
-  for (const auto& it : list.requests) {
-    json::object entry;
-    for_each_field(it, [&](std::string_view name, const auto& value) { entry[name] = value; });
-    out.push_back(std::move(entry));
-  }
+  for (const auto& it : list.requests) out.push_back(json_of(it));
   return out;
 }
 

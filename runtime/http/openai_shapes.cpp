@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "runtime/http/error_envelope.hpp"
 #include "runtime/http/json_text.hpp"
@@ -100,7 +101,8 @@ result<void> finish_error(const sequence_finish& finish) {
   return fail(code, message);
 }
 
-void append_timings(std::string& out, const request_timings& t, std::int64_t completion_tokens) {
+void append_timings(std::string& out, const request_timings& t, std::int64_t completion_tokens,
+                    std::span<const std::uint64_t> seeds) {
   const auto decode = milliseconds(t.decode_us);
   // The first token comes with the prefill.
   const auto rate = completion_tokens > 1 && decode > 0.0
@@ -108,9 +110,12 @@ void append_timings(std::string& out, const request_timings& t, std::int64_t com
                       : 0.0;
   fmt::format_to(std::back_inserter(out),
                  R"({{"queued_ms":{:.3f},"prefill_ms":{:.3f},"ttft_ms":{:.3f},"decode_ms":{:.3f},)"
-                 R"("decode_tokens_per_second":{:.2f},"preemptions":{}}})",
+                 R"("decode_tokens_per_second":{:.2f},"preemptions":{},)",
                  milliseconds(t.queued_us), milliseconds(t.prefill_us),
                  milliseconds(t.queued_us + t.prefill_us), decode, rate, t.preemptions);
+  const bool is_one = std::equal(seeds.begin() + 1, seeds.end(), seeds.begin());
+  out += is_one ? fmt::format(R"("seed":{}}})", seeds.front())
+                : fmt::format(R"("seeds":[{}]}})", fmt::join(seeds, ","));
 }
 
 openai_stream::openai_stream(openai_frame frame, std::int32_t num_answers)
@@ -135,7 +140,8 @@ void openai_stream::close(std::string& out, std::string_view finish,
   if (frame_.include_usage) out += R"(,"usage":null)";
   if (timed) {
     out += R"(,"timings":)";
-    append_timings(out, *timed->timings, timed->finish->usage.completion_tokens);
+    append_timings(out, *timed->timings, timed->finish->usage.completion_tokens,
+                   std::span(&timed->finish->seed, 1));
   }
   out += "}\n\n";
 }
@@ -221,7 +227,8 @@ void openai_stream::append_error(std::string& out, const error& why) {
 
 openai_answers::openai_answers(openai_frame frame, std::int32_t num_answers)
   : frame_(std::move(frame)),
-    answers_(static_cast<std::size_t>(num_answers), answer(frame_.endpoint)) {}
+    answers_(static_cast<std::size_t>(num_answers), answer(frame_.endpoint)),
+    seeds_(static_cast<std::size_t>(num_answers / frame_.n)) {}
 
 void openai_answers::add(const token_chunk& chunk, std::int32_t index) {
   auto& it = answers_[static_cast<std::size_t>(index)];
@@ -247,6 +254,7 @@ void openai_answers::add(const token_chunk& chunk, std::int32_t index) {
   if (!chunk.finish) return;
   it.finish = *chunk.finish;
   completion_tokens_ += it.finish.usage.completion_tokens;
+  seeds_[static_cast<std::size_t>(index / frame_.n)] = it.finish.seed;
   usage_.add(it.finish.usage, index % frame_.n == 0);
 }
 
@@ -295,7 +303,7 @@ std::string openai_answers::text() const {
   usage_.append(out);
   if (frame_.timings) {
     out += R"(,"timings":)";
-    append_timings(out, timings_, completion_tokens_);
+    append_timings(out, timings_, completion_tokens_, seeds_);
   }
   out += '}';
   return out;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -68,9 +69,10 @@ std::string_view finish_word(const sequence_finish& finish);
 /// none once it has said something.
 result<void> finish_error(const sequence_finish& finish);
 
-/// {"queued_ms":..., ...}
+/// {"queued_ms":..., ...} and what repeats the answer: `seed`, or `seeds` where prompts of one
+/// request have each their own.
 void append_timings(std::string& out, const request_timings& timings,
-                    std::int64_t completion_tokens);
+                    std::int64_t completion_tokens, std::span<const std::uint64_t> seeds);
 
 /// One stream, all of its answers: data lines of server-sent events.
 class openai_stream {
@@ -119,6 +121,7 @@ private:
   std::vector<answer> answers_;
   usage_sum usage_;
   request_timings timings_;
+  std::vector<std::uint64_t> seeds_;  ///< of each prompt
   std::int64_t completion_tokens_ = 0;
 };
 

@@ -278,7 +278,9 @@ constexpr std::string_view schemas = R"json({
       "type":"array",
       "items":{
         "type":"object","required":["id","state"],
-        "properties":{"id":{"type":"string"},"state":{"type":"string"}}}}}},
+        "properties":{
+          "id":{"type":"string"},"state":{"type":"string"},
+          "seed":{"type":["integer","null"]}}}}}},
 "Cancelled":{
   "type":"object","required":["id","cancelled"],
   "properties":{"id":{"type":"string"},"cancelled":{"type":"integer","minimum":1}}},

@@ -1,6 +1,7 @@
 /// Structs that state their fields (messages/describe.hpp) as JSON objects, for people and tools.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -28,6 +29,11 @@ requires std::is_arithmetic_v<T> json::value json_of(T value) {
 
 template <described T>
 json::value json_of(const T& value);
+
+template <class T>
+json::value json_of(const std::optional<T>& value) {
+  return value ? json_of(*value) : json::value();
+}
 
 template <class T>
 json::value json_of(const std::vector<T>& list) {

@@ -9,8 +9,8 @@ namespace {
 
 request_list two_requests() {
   request_list out;
-  out.requests.push_back({"r-1", "mine", "bob", "decode", 0, 12, 8, 40, 1'500'000, 3});
-  out.requests.push_back({"r-22", "", "", "queued", 1, 100, 0, 0, 125'000'000, 0});
+  out.requests.push_back({"r-1", "mine", "bob", "decode", 0, 12, 8, 40, 1'500'000, 3, 7});
+  out.requests.push_back({"r-22", "", "", "queued", 1, 100, 0, 0, 125'000'000, 0, {}});
   return out;
 }
 

@@ -89,7 +89,7 @@ TEST_CASE("chunks are numbered over the request, each answer finishes once, the 
   }
   CHECK(it.out[0].text + it.out[2].text == "one more");
   CHECK(it.out[2].finish->usage.prompt_tokens == 3);
-  CHECK(it.out[2].finish->seed == choice_seed(7, 1));
+  CHECK(it.out[2].finish->seed == 7);  // the request's, not the one made of it for an answer
   CHECK(it.out[3].finish->seed == 7);
 }
 
@@ -226,13 +226,14 @@ TEST_CASE("a log line has numbers and names, texts only if asked for, and is alw
     const auto expected =
       R"(request x client_id="mine\n12:00:00 error forged" tenant="team" finish=length prompt=3 )"
       "cached=2 output=" +
-      std::to_string(tokens) + " queued_ms=1.5 prefill_ms=2.5 decode_ms=0.0 total_ms=5.0";
+      std::to_string(tokens) + " seed=7 queued_ms=1.5 prefill_ms=2.5 decode_ms=0.0 total_ms=5.0";
     CHECK(line ==
           expected + (is_full ? R"( asked="the secret\nprompt" answered="secret answer")" : ""));
   }
   open_request gone("y", asked(2), accepted(), words(), seq_id{1}, counts, 1000);
   CHECK(gone.log_line(request_phase::queued, 3000) ==
-        "request y finish=gone,gone prompt=3 cached=0 output=0 queued_ms=2.0 prefill_ms=0.0 "
+        "request y finish=gone,gone prompt=3 cached=0 output=0 seed=7 queued_ms=2.0 "
+        "prefill_ms=0.0 "
         "decode_ms=0.0 total_ms=2.0 ended_in=queued");
 }
 
@@ -253,6 +254,8 @@ TEST_CASE("a request that is over is told as fields and as a span, with the clie
   CHECK(fields["finish_reason"] == "length");
   CHECK(fields["prompt_tokens"] == "3");
   CHECK(fields["queue_ms"] == "1.5");
+  CHECK(fields["seed"] == "7");
+  CHECK(request.info(6000).seed == 7);
   CHECK(!fields.contains("tenant"));
   CHECK(request.log_line({}, 6000).find(" trace=0af7651916cd43dd8448eb211c80319c ") !=
         std::string::npos);

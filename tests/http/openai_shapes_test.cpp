@@ -125,9 +125,12 @@ TEST_CASE("timings come with the finish where asked for") {
   auto frame = chat_frame();
   frame.timings = true;
   openai_stream stream(frame, 1);
-  const auto text = added(stream, final_chunk(finish_reason::stop));
-  CHECK(text.find(R"("timings":{"queued_ms":1.000,"prefill_ms":2.000,"ttft_ms":3.000,)"
-                  R"("decode_ms":4.000,"decode_tokens_per_second":500.00,"preemptions":0}})") !=
+  auto last = final_chunk(finish_reason::stop);
+  last.finish->seed = 17;
+  const auto text = added(stream, last);
+  CHECK(text.find(
+          R"("timings":{"queued_ms":1.000,"prefill_ms":2.000,"ttft_ms":3.000,)"
+          R"("decode_ms":4.000,"decode_tokens_per_second":500.00,"preemptions":0,"seed":17}})") !=
         std::string::npos);
 }
 
@@ -201,7 +204,28 @@ TEST_CASE("a whole chat answer has everything in one object") {
   CHECK(choice.at("finish_reason") == "tool_calls");
   CHECK(read.at("object") == "chat.completion");
   CHECK(read.at("usage").at("total_tokens") == 13);
-  CHECK(read.at("timings").as_object().size() == 6);
+  CHECK(read.at("timings").as_object().size() == 7);
+  CHECK(read.at("timings").at("seed") == 0);
+}
+
+TEST_CASE("prompts of one request that have each their own seed are told them all") {
+  auto frame = completion_frame();
+  frame.timings = true;
+  frame.n = 2;
+  std::uint64_t second = 5;
+  std::string expected = R"("seed":5})";
+  SUBCASE("given for all") {}
+  SUBCASE("drawn for each") {
+    second = 6;
+    expected = R"("seeds":[5,6]})";
+  }
+  openai_answers answers(frame, 4);
+  for (const std::int32_t i : {3, 0, 2, 1}) {
+    auto last = final_chunk(finish_reason::stop);
+    last.finish->seed = i < 2 ? 5 : second;
+    answers.add(last, i);
+  }
+  CHECK(answers.text().find(expected) != std::string::npos);
 }
 
 TEST_CASE("answers of several prompts keep their order whatever the order of their chunks") {

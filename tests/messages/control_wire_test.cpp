@@ -22,7 +22,8 @@ request_info open_request() {
           .cached_tokens = 3,
           .output_tokens = 4,
           .age_us = std::int64_t{1} << 40,
-          .chunks_pending = 5};
+          .chunks_pending = 5,
+          .seed = std::uint64_t{1} << 63};
 }
 
 model_info model() {
@@ -81,7 +82,7 @@ TEST_CASE("what operators ask and are told comes back together and one field at 
   check_struct(text_reply{not_text}, 1);
   check_struct(number_call{-5}, 1);
   check_struct(config_change{.key = "depth", .value = "2"}, 2);
-  check_struct(open_request(), 10);
+  check_struct(open_request(), 11);
   check_struct(request_list{{open_request(), {}}}, 1);
 }
 

@@ -49,6 +49,38 @@ def test_d67_penalties_hold_under_overlap(serve, fields):
     assert texts[0] == texts[1]
 
 
+@pytest.mark.parametrize("n", [1, 3])
+def test_an_answer_without_a_seed_comes_again_with_the_one_it_names(tiny, n):
+    """Whole and streamed, whatever the server draws; the line of its log and the list of requests name it, too."""
+    body = {"model": tiny.model(), "prompt": "Once there was", "max_tokens": 40, "temperature": 1, "n": n,
+            "timings": True}
+    seeds = set()
+    for _ in range(4):
+        reply = tiny.post(PLAIN, body).json()
+        seed = reply["timings"]["seed"]
+        assert 0 <= seed < 2 ** 53
+        texts = [it["text"] for it in reply["choices"]]
+        again = tiny.post(PLAIN, {**body, "seed": seed}).json()
+        assert [it["text"] for it in again["choices"]] == texts and again["timings"]["seed"] == seed
+        flow = stream(tiny, PLAIN, {**body, "seed": seed})
+        assert [flow.text[i] for i in range(n)] == texts
+        assert {it["timings"]["seed"] for it in flow.chunks if "timings" in it} == {seed}
+        wait_for(lambda: f" seed={seed} " in next((it for it in tiny.log().splitlines() if reply["id"] in it), ""),
+                 "its line")
+        seeds.add(seed)
+    assert len(seeds) == 4
+
+
+def test_the_list_of_requests_names_seeds(serve):
+    it = serve(script={"step_ms": 20, "answers": [{"when": "#long", "then": "go on"}], "otherwise": {"say": "OK."}})
+    with Raw(it.port) as raw:
+        raw.send(post(CHAT, chat_body("#long", max_tokens=5000, temperature=1)))
+        open_one = wait_for(it.requests, "it runs")[0]
+        drawn = wait_for(lambda: it.requests()[0]["seed"], "its seed is drawn")
+    wait_for(lambda: f"seed={drawn} " in next((one for one in it.log().splitlines() if open_one["id"] in one), ""),
+             "its line")
+
+
 def test_d67_bias_and_penalty_have_an_effect(tiny):
     base, _ = plain(tiny, "Once there was", max_tokens=40, temperature=0)
     first = tiny.post("/tokenize", {"prompt": base["text"], "add_special_tokens": False}).json()["tokens"][0]
