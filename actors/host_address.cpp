@@ -52,6 +52,10 @@ std::string format_host_address(const host_address& at) {
   return is_v6 ? fmt::format("[{}]:{}", at.host, at.port) : fmt::format("{}:{}", at.host, at.port);
 }
 
+std::string default_node_name(std::uint16_t port) {
+  return fmt::format("{}:{}", machine_name(), port != 0 ? port : ::getpid());
+}
+
 bool is_loopback(std::string_view host) {
   if (host == "localhost" || host == "::1") return true;
   return host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos;

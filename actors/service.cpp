@@ -6,6 +6,7 @@
 
 #include "actors/actor_host.hpp"
 #include "actors/engine_loading.hpp"
+#include "actors/host_address.hpp"
 #include "actors/http_front.hpp"
 #include "actors/network_doors.hpp"
 #include "actors/product_version.hpp"
@@ -40,7 +41,11 @@ service::~service() {
 
 result<std::unique_ptr<service>> service::open(effective_config config,
                                                const std::string& model_name) {
-  const auto& settings = config.settings;
+  auto& settings = config.settings;
+  // One name, at both doors.
+  if (auto& name = settings.actor.node_name; name.empty())
+    name =
+      default_node_name(settings.actor.is_enabled ? settings.actor.port : settings.server.port);
   node_parts parts;
   parts.counts = std::make_shared<metrics>(settings.observability.metrics_prefix, model_name);
   parts.counts->set(metric::build_info, 1.0, {product_version(), "g++ " __VERSION__});

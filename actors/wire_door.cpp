@@ -1,7 +1,5 @@
 #include "actors/wire_door.hpp"
 
-#include <unistd.h>
-
 #include <map>
 
 #include <caf/io/all.hpp>
@@ -127,9 +125,7 @@ result<std::unique_ptr<wire_door>> wire_door::open(std::shared_ptr<actor_host> h
   made->host = std::move(host);
   auto& system = made->host->system();
   auto named = options;
-  if (named.node_name.empty())
-    named.node_name =
-      fmt::format("{}:{}", machine_name(), options.port != 0 ? options.port : getpid());
+  if (named.node_name.empty()) named.node_name = default_node_name(options.port);
   made->desk = std::make_shared<door_desk>(named.node_name);
   made->actor = system.spawn(door, std::shared_ptr<const door_desk>(made->desk), named);
   // An empty name means every address to the library.

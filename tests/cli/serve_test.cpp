@@ -5,8 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "runtime/base/check.hpp"
 #include "runtime/base/json.hpp"
@@ -51,9 +54,6 @@ raw_answer get(std::uint16_t port, const std::string& path) {
   return it.read_answer();
 }
 
-std::string post(const std::string& path, const std::string& body) {
-  return "POST " + path + " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n" +
-         "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 /// Whether so many requests run, now or soon.
 bool open_requests_are(const serving_binary& server, int number) {
   const auto text = fmt::format("\"running\":{},", number);
@@ -63,6 +63,9 @@ bool open_requests_are(const serving_binary& server, int number) {
   return true;
 }
 
+std::string post(const std::string& path, const std::string& body) {
+  return "POST " + path + " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n" +
+         "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
 }  // namespace
@@ -76,6 +79,8 @@ TEST_CASE("serve says when it is ready, answers over HTTP, and SIGTERM ends it w
   const auto health = get(port, "/health");
   CHECK(health.status == 200);
   CHECK(holds(health.body, "ready"));
+  CHECK(holds(health.body, "\"progress\":1.0"));
+  CHECK_FALSE(holds(health.body, "\"node\":\"\""));
   CHECK(get(port, "/health/ready").status == 200);
   raw_client asking(port);
   REQUIRE(asking.send(
@@ -197,28 +202,23 @@ TEST_CASE(
   const temp_directory place;
   serving_binary server(serve_args({"--script", slow_script(place), "--shutdown-timeout", "1h"}));
   REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
-  raw_client reader(server.http_port());
-  REQUIRE(reader.send(asked(stream)));
-  REQUIRE(reader.read_until("data: "));
   const auto asked = [](const std::string& more) {
     return post("/v1/completions", R"({"prompt":"Once","max_tokens":2000,"temperature":0,)"
                                    R"("ignore_eos":true)" +
                                      more + "}");
   };
   const auto stream = R"(,"stream":true)";
-  server.signal(SIGTERM);
-  REQUIRE(server.wait_for_line("stopping: "));
-  server.signal(SIGTERM);
-  CHECK(server.wait() == 130);
-}
+  raw_client reader(server.http_port());
+  REQUIRE(reader.send(asked(stream)));
+  REQUIRE(reader.read_until("data: "));
   raw_client whole(server.http_port());
   REQUIRE(whole.send(asked("")));
   raw_client idler(server.http_port(), 4096);
   REQUIRE(idler.send(asked(stream)));
   REQUIRE(open_requests_are(server, 3));
-
-TEST_CASE("log lines as JSON are objects with ts, level and msg") {
-  serving_binary server(serve_args({"--log-format", "json"}));
+  server.signal(SIGTERM);
+  REQUIRE(server.wait_for_line("stopping: "));
+  server.signal(SIGTERM);
   const auto cut = reader.read_answer();
   CHECK(holds(cut.body, R"("code":"server_shutdown"}})"));
   CHECK(cut.is_complete);
@@ -257,6 +257,11 @@ TEST_CASE("a third signal ends the process with 130") {
     REQUIRE(server.wait_for_line(line));
   }
   server.signal(SIGTERM);
+  CHECK(server.wait() == 130);
+}
+
+TEST_CASE("log lines as JSON are objects with ts, level and msg") {
+  serving_binary server(serve_args({"--log-format", "json"}));
   REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
   server.signal(SIGTERM);
   CHECK(server.wait() == 0);
