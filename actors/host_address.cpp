@@ -1,5 +1,7 @@
 #include "actors/host_address.hpp"
 
+#include <netdb.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,6 +52,19 @@ result<host_address> parse_host_address(std::string_view text, std::uint16_t def
 std::string format_host_address(const host_address& at) {
   const bool is_v6 = at.host.find(':') != std::string::npos;
   return is_v6 ? fmt::format("[{}]:{}", at.host, at.port) : fmt::format("{}:{}", at.host, at.port);
+}
+
+result<void> check_host_known(const std::string& host) {
+  addrinfo wanted{};
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const auto code = ::getaddrinfo(host.c_str(), nullptr, &wanted, &found);
+  if (code == 0) {
+    ::freeaddrinfo(found);
+    return {};
+  }
+  return fail(errc::bad_config, fmt::format("the host '{}' is not known ({}), expected HOST:PORT",
+                                            host, ::gai_strerror(code)));
 }
 
 std::string default_node_name(std::uint16_t port) {

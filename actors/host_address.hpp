@@ -21,6 +21,9 @@ result<host_address> parse_host_address(std::string_view text, std::uint16_t def
 /// As `parse_host_address` reads it.
 std::string format_host_address(const host_address& at);
 
+/// Whether the name means an address now. Errors: bad_config, with why not.
+result<void> check_host_known(const std::string& host);
+
 /// What a node calls itself where nobody has named it: the machine's name and a port, or the
 /// process's number where the port is not known yet.
 std::string default_node_name(std::uint16_t port);

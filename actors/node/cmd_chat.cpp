@@ -169,6 +169,7 @@ result<int> converse(const session& it, conversation& talk) {
 }
 
 result<int> chat(const cli_context& context, const parsed_flags& flags) {
+  DI_TRY_VOID(check_elsewhere(flags));
   DI_TRY(const auto config, settings_of(context, flags));
   DI_TRY(auto sampling, read_sampling(flags));
   // Elsewhere the node has a seed of its own, or none.

@@ -36,6 +36,7 @@ result<generate_request> read_request(const parsed_flags& flags) {
 }
 
 result<int> generate(const cli_context& context, const parsed_flags& flags) {
+  DI_TRY_VOID(check_elsewhere(flags));
   DI_TRY(const auto config, settings_of(context, flags));
   DI_TRY(auto request, read_request(flags));
   // Elsewhere the node has a seed of its own, or none.

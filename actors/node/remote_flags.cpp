@@ -1,6 +1,10 @@
 #include "actors/node/remote_flags.hpp"
 
 #include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "actors/host_address.hpp"
 
@@ -33,6 +37,25 @@ flag elsewhere_flag() {
                     "HOST:PORT", "none");
 }
 
+result<void> check_elsewhere(const parsed_flags& flags) {
+  if (!flags.has("connect")) return {};
+  // What reaches the node, or is done here: the request's seed, keys, logs, the trace it gives.
+  constexpr std::array<std::string_view, 9> meant{
+    "seed",          "api-key",      "actor-tls-certificate",
+    "actor-tls-key", "actor-tls-ca", "log-level",
+    "log-format",    "trace-file",   "trace-buffer-steps"};
+  std::vector<std::string> found;
+  for (const auto& it : engine_flags()) {
+    if (!flags.has(it.name) || std::find(meant.begin(), meant.end(), it.name) != meant.end())
+      continue;
+    found.push_back((it.is_negatable && !flags.is_on(it.name) ? "--no-" : "--") + it.name);
+  }
+  if (found.empty()) return {};
+  return fail(errc::bad_config,
+              fmt::format("found {} beside --connect, whose node has settings of its own",
+                          fmt::join(found, ", ")));
+}
+
 std::vector<flag> remote_flags() {
   return {
     value_flag("connect", "actor port of the node", "HOST:PORT", "127.0.0.1:4242"),
@@ -58,6 +81,8 @@ result<client_options> read_remote(const cli_context& context, const parsed_flag
 
 result<client> connect_remote(const cli_context& context, const parsed_flags& flags) {
   DI_TRY(auto options, read_remote(context, flags));
+  if (auto known = check_host_known(options.host); !known)
+    return tl::unexpected<error>(std::move(known).error().within("--connect"));
   options.reconnects = false;
   return client::connect(options);
 }

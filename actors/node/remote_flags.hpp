@@ -12,6 +12,9 @@ namespace deepinfer {
 /// --connect of a command that would load a model otherwise.
 flag elsewhere_flag();
 
+/// Beside --connect a flag of an engine would do nothing. Errors: bad_config naming those given.
+result<void> check_elsewhere(const parsed_flags& flags);
+
 /// --connect, --api-key and the files of TLS, for a command without settings. All but --connect
 /// have the names, and the variables, of the settings of `serve`.
 std::vector<flag> remote_flags();

@@ -57,6 +57,16 @@ TEST_CASE(
     {{"config", "set", "engine.depth"}, "missing argument"},
     {{"completion", "tcsh"}, "shell: found 'tcsh', expected bash, zsh or fish"},
     {{"chat", "--demo", "--connect", "x"}, "found --connect and --demo"},
+    {{"generate", "a", "--connect", "x", "--num-drafts", "2", "--no-prefix-cache"}, "found --num-drafts, --no-prefix-cache beside --connect"},
+    {{"chat", "a", "--connect", "x", "--model", "m"}, "found --model beside --connect"},
+    {{"ps", "--connect", "nonsense.invalid"}, "--connect: the host 'nonsense.invalid' is not known"},
+    {{"top", "--connect", "nonsense.invalid"}, "--connect: the host 'nonsense.invalid' is not known"},
+    {{"drain", "--connect", "nonsense.invalid"}, "--connect: the host 'nonsense.invalid' is not known"},
+    {{"trace", "--connect", "nonsense.invalid:4242"}, "--connect: the host 'nonsense.invalid' is not known"},
+    {{"config", "get", "--connect", "nonsense.invalid"}, "--connect: the host 'nonsense.invalid' is not known"},
+    {{"config", "set", "a", "b", "--connect", "nonsense.invalid"}, "--connect: the host 'nonsense.invalid' is not known"},
+    {{"generate", "a", "--connect", "nonsense.invalid"}, "--connect: the host 'nonsense.invalid' is not known"},
+    {{"chat", "a", "--connect", "nonsense.invalid"}, "--connect: the host 'nonsense.invalid' is not known"},
     {{"check", "--device-memory", "much"}, "--device-memory: found 'much', expected a size"},
   };
   // clang-format on
