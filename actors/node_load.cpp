@@ -10,11 +10,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "actors/kv_pool_size.hpp"
 #include "actors/model_loading.hpp"
 #include "actors/node.hpp"
 #include "actors/request_intake.hpp"
 #include "actors/step_curve.hpp"
 #include "actors/tokenizer_texts.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/core/capacity.hpp"
 #include "runtime/core/json_grammar.hpp"
 #include "runtime/device/cpu_device.hpp"
@@ -24,8 +26,9 @@
 namespace deepinfer {
 namespace {
 
-/// KV memory where nobody says how much: enough for every sequence at full length, at most this.
-constexpr std::int64_t kv_bytes_by_default = std::int64_t{1} << 30;
+std::int64_t machine_bytes() {
+  return std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE);
+}
 
 std::int32_t cores() {
   return static_cast<std::int32_t>(std::max(1u, std::thread::hardware_concurrency()));
@@ -102,25 +105,20 @@ result<runner_config> sizes_of(const engine_settings& settings, const model_conf
   sizes.max_num_batched_tokens = engine.max_num_batched_tokens;
 
   const pipeline_shape shape{engine.depth, sizes.num_drafts, sizes.draft_overhang};
-  // Enough for every sequence at full length, where nobody says how much.
-  const auto of_one = blocks_for(sizes.max_model_len + shape.margin(), sizes.block_size);
-  if (engine.num_kv_blocks) {
-    sizes.num_kv_blocks = *engine.num_kv_blocks;
-    return sizes;
-  }
+  kv_pool_wish wish;
+  wish.num_kv_blocks = engine.num_kv_blocks;
+  wish.kv_cache_memory = engine.kv_cache_memory;
+  wish.max_num_seqs = engine.max_num_seqs;
+  wish.max_model_len = sizes.max_model_len;
+  wish.block_size = sizes.block_size;
+  wish.blocks_of_one = blocks_for(sizes.max_model_len + shape.margin(), sizes.block_size);
+  wish.machine_bytes = machine_bytes();
   sizes.num_kv_blocks = 1;  // to ask for the bytes of one
   DI_TRY(const auto layout, make_kv_layout(config, sizes, sizes.drafter == drafter_kind::dspark));
-  const auto bytes = engine.kv_cache_memory ? static_cast<std::int64_t>(*engine.kv_cache_memory)
-                                            : kv_bytes_by_default;
-  const auto fitting = bytes / std::max<std::int64_t>(1, layout.block_bytes());
-  const auto useful = of_one * engine.max_num_seqs;
-  const auto blocks = std::min(fitting, useful);
-  if (blocks < 1)
-    return fail(errc::bad_config,
-                fmt::format("engine.kv_cache_memory: found {} bytes, one block of {} "
-                            "tokens takes {}",
-                            bytes, sizes.block_size, layout.block_bytes()));
-  sizes.num_kv_blocks = static_cast<std::int32_t>(blocks);
+  wish.block_bytes = layout.block_bytes();
+  DI_TRY(const auto pool, size_kv_pool(wish));
+  for (const auto& warning : pool.warnings) log(severity::warning, "{}", warning);
+  sizes.num_kv_blocks = pool.blocks;
   return sizes;
 }
 
@@ -149,7 +147,7 @@ namespace {
 result<void> check_memory(const model_config& config, const runner_config& sizes,
                           std::int32_t replicas) {
   DI_TRY(const auto layout, make_kv_layout(config, sizes, sizes.drafter == drafter_kind::dspark));
-  const auto machine = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE);
+  const auto machine = machine_bytes();
   const auto share = machine / replicas;
   const auto state = layout.total_bytes() - layout.host_bytes();
   const auto of_each =
