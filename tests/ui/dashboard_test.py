@@ -83,6 +83,8 @@ def it_shows_a_node_in_light_and_dark_and_on_a_phone(browser):
         check_panels(page)
         wide = page.value("document.documentElement.scrollWidth")
         check(wide <= width, f"{name}: {wide} px wide on a screen of {width}")
+        aside = page.value("[...document.querySelectorAll('.scroll')].map(it => it.scrollWidth - it.clientWidth)")
+        check(max(aside) <= 0, f"{name}: lists are {aside} px wider than they show")
         check("No expert group" in page.value(TEXT % "eplb"), "no expert group is said")
         check("No group" in page.value(TEXT % "votes"), "no group is said")
         check_picture(page, name, scheme == "dark")
@@ -213,6 +215,31 @@ def it_says_disconnected_instead_of_old_numbers(browser):
     wait_ready(page)
 
 
+def an_idle_node_shows_its_last_steps(browser):
+    """However often it is asked again: it has no newer ones to send."""
+    mock = Mock(idle=True).start()
+    page = browser.page()
+    page.open(mock.url())
+    wait_ready(page)
+    drawn = "document.querySelectorAll('#chart rect.forward').length"
+    before = page.value(drawn)
+    idle = page.wait(TEXT % "step" + ".match(/^Idle for ([0-9.]+) s: these are the last steps/)?.[1]", "it says since when")
+    check(float(idle) >= 5, f"idle for {idle} s")
+    page.wait(TEXT % "step" + ".match(/^Idle for ([0-9.]+) s/)[1] > %s" % idle, "time goes on")
+    check(page.value(drawn) == before, "the steps stay")
+    check_picture(page, "idle")
+    check_quiet(page)
+    for no_stream in (True, False):
+        mock.no_stream = no_stream  # from now on
+        mock.is_gone = True
+        page.value("feed.again()")
+        page.wait(TEXT % "state" + " === 'disconnected'", "it says that it is disconnected")
+        check(page.value(drawn) == 0, "old steps")
+        mock.is_gone = False
+        wait_ready(page)
+        check(page.value(drawn) == before, "the last steps are back")
+
+
 def it_polls_where_streams_fail(browser):
     mock = Mock(no_stream=True).start()
     page = browser.page()
@@ -292,7 +319,7 @@ def a_real_server_is_shown(browser, url, key):
 TESTS = [it_shows_a_node_in_light_and_dark_and_on_a_phone, what_data_holds_is_never_markup,
          steps_can_be_chosen_by_key_and_the_picture_pauses, requests_are_cancelled_and_the_node_is_drained,
          it_chats_folds_reasoning_and_stops, it_asks_for_the_key_and_keeps_it_in_the_tab,
-         it_says_disconnected_instead_of_old_numbers, it_polls_where_streams_fail, it_says_how_far_loading_is,
+         it_says_disconnected_instead_of_old_numbers, an_idle_node_shows_its_last_steps, it_polls_where_streams_fail, it_says_how_far_loading_is,
          a_group_shows_its_votes_and_the_load_of_its_experts, what_has_a_control_has_a_name]
 
 

@@ -57,11 +57,13 @@ class Recording:
 class Mock(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, port=0, key="", groups=False, loading=False, no_stream=False, interval=0.25):
+    def __init__(self, port=0, key="", groups=False, loading=False, no_stream=False, interval=0.25, idle=False):
         super().__init__(("127.0.0.1", port), Handler)
         self.recording = Recording()
         self.key, self.groups, self.loading, self.no_stream = key, groups, loading, no_stream
         self.interval = interval
+        self.idle = idle  # nothing runs any more; its last steps are there for whoever has not seen them
+        self.began = time.monotonic()
         self.calls = []  # (method, path, body) of what changes something
         self.draining = False
         self.is_gone = False
@@ -73,8 +75,12 @@ class Mock(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
         return self
 
-    def snapshot(self, number):
-        out = self.recording.frame(number, self.groups, hostile=True)
+    def snapshot(self, number, known=-1):
+        out = self.recording.frame(0 if self.idle else number, self.groups, hostile=True)
+        if self.idle:
+            out.update(running=0, waiting=0, requests=[], requests_total=0)
+            out["now_us"] += int((5 + time.monotonic() - self.began) * 1e6)
+            out["steps"] = [it for it in out["steps"] if it["step"] > known]
         if self.draining:
             out["health"]["state"] = "draining"
         return out
@@ -138,7 +144,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif url.path == "/v1/internal/events" and not mock.no_stream:
             self.stream(self.snapshots())
         elif url.path == "/v1/internal/snapshot":
-            self.give(json.dumps(mock.snapshot(int(time.monotonic() / mock.interval))))
+            known = int(urllib.parse.parse_qs(url.query).get("step", ["-1"])[0])
+            self.give(json.dumps(mock.snapshot(int(time.monotonic() / mock.interval), known)))
         elif url.path == "/debug/trace":
             mock.calls.append(("GET", self.path, ""))
             self.give('{"traceEvents":[]}')
@@ -146,10 +153,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.fail(404, "no such path")
 
     def snapshots(self):
-        number = 0
+        number, known = 0, -1
         while True:
-            yield json.dumps(self.server.snapshot(number))
-            number += 1
+            shown = self.server.snapshot(number, known)
+            yield json.dumps(shown)
+            number, known = number + 1, shown["newest_step"]
             time.sleep(self.server.interval)
 
     def do_DELETE(self):
