@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "runtime/http/json_text.hpp"
+#include "runtime/http/uri.hpp"
 
 namespace deepinfer {
 namespace {
@@ -64,24 +65,16 @@ std::string traceparent_of(const http_request& request) {
 
 result<std::int64_t> query_number(std::string_view query, std::string_view name,
                                   std::int64_t otherwise, std::int64_t least, std::int64_t most) {
-  while (!query.empty()) {
-    const auto end = std::min(query.find('&'), query.size());
-    const auto pair = query.substr(0, end);
-    query.remove_prefix(std::min(end + 1, query.size()));
-    const auto equals = pair.find('=');
-    if (pair.substr(0, equals) != name) continue;
-    const auto text = equals == pair.npos ? std::string_view() : pair.substr(equals + 1);
-    std::int64_t value = 0;
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (read.ec == std::errc{} && read.ptr == text.data() + text.size() && value >= least &&
-        value <= most)
-      return value;
-    return fail(errc::invalid_argument,
-                fmt::format("{}: found {}, expected a whole number from {} to {}", name,
-                            quoted_input(text), least, most),
-                std::string(name));
-  }
-  return otherwise;
+  const auto text = query_value(query, name);
+  if (!text) return otherwise;
+  const auto* end = text->data() + text->size();
+  std::int64_t value = 0;
+  const auto read = std::from_chars(text->data(), end, value);
+  if (read.ec == std::errc{} && read.ptr == end && value >= least && value <= most) return value;
+  return fail(errc::invalid_argument,
+              fmt::format("{}: found {}, expected a whole number from {} to {}", name,
+                          quoted_input(*text), least, most),
+              std::string(name));
 }
 
 std::string header_list(const std::vector<std::string>& names) {

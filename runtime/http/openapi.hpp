@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 namespace deepinfer {
 
@@ -11,6 +10,6 @@ namespace deepinfer {
 std::string openapi_text(std::int32_t max_n, std::int32_t vocab_size);
 
 /// Components, as JSON text: schemas by name.
-std::string_view openapi_schemas();
+std::string openapi_schemas();
 
 }  // namespace deepinfer

@@ -4,6 +4,48 @@ namespace deepinfer {
 namespace {
 
 // What is read is checked as it is said here: a bound that changes there changes here.
+
+/// Properties that a chat and a completion have alike; they stand where `shared_mark` does.
+constexpr std::string_view shared_properties = R"json(
+    "model":{"type":["string","null"]},
+    "n":{"type":["integer","null"],"minimum":1,"maximum":16},
+    "stream":{"type":["boolean","null"]},"timings":{"type":["boolean","null"]},
+    "stream_options":{
+      "type":["object","null"],"properties":{"include_usage":{"type":["boolean","null"]}}},
+    "user":{"type":["string","null"],"maxLength":128},
+    "user_id":{"type":["string","null"],"maxLength":128},
+    "cache_salt":{"type":["string","null"],"minLength":1},
+    "priority":{"type":["integer","null"],"minimum":-2147483648,"maximum":2147483647},
+    "temperature":{"type":["number","null"],"minimum":0,"maximum":2},
+    "top_p":{"type":["number","null"],"exclusiveMinimum":0,"maximum":1},
+    "top_k":{"type":["integer","null"],"minimum":-1,"maximum":2147483647},
+    "min_p":{"type":["number","null"],"minimum":0,"maximum":1},
+    "presence_penalty":{"type":["number","null"],"minimum":-2,"maximum":2},
+    "frequency_penalty":{"type":["number","null"],"minimum":-2,"maximum":2},
+    "repetition_penalty":{"type":["number","null"],"minimum":0.01,"maximum":10},
+    "seed":{"type":["integer","null"],"minimum":0,"maximum":9223372036854775807},
+    "max_tokens":{"type":["integer","null"],"minimum":1,"maximum":393216},
+    "max_completion_tokens":{"type":["integer","null"],"minimum":1,"maximum":393216},
+    "min_tokens":{"type":["integer","null"],"minimum":0,"maximum":393216},
+    "stop":{
+      "anyOf":[
+        {"type":"null"},{"type":"string","minLength":1},
+        {"type":"array","maxItems":16,"items":{"type":"string","minLength":1}}]},
+    "stop_token_ids":{
+      "anyOf":[
+        {"type":"null"},
+        {"type":"array","items":{"$ref":"#/components/schemas/TokenId"},"maxItems":256}]},
+    "logit_bias":{
+      "type":["object","null"],"maxProperties":4096,
+      "patternProperties":{
+        "^[0-9]{1,9}$":{"type":["number","null"],"minimum":-100,"maximum":100}},
+      "additionalProperties":false},
+    "ignore_eos":{"type":["boolean","null"]},"skip_special_tokens":{"type":["boolean","null"]},
+    "response_format":{
+      "type":["object","null"],"required":["type"],
+      "properties":{"type":{"enum":["text","json_object"]}}})json";
+constexpr std::string_view shared_mark = "$SHARED";
+
 constexpr std::string_view schemas = R"json({
 "Text":{"type":"string"},
 "Object":{"type":"object"},
@@ -68,44 +110,7 @@ constexpr std::string_view schemas = R"json({
         {"type":"integer","minimum":1,"maximum":100}]},
     "logprobs":{"type":["boolean","null"]},
     "top_logprobs":{"type":["integer","null"],"minimum":0,"maximum":20},
-    "model":{"type":["string","null"]},
-    "n":{"type":["integer","null"],"minimum":1,"maximum":16},
-    "stream":{"type":["boolean","null"]},"timings":{"type":["boolean","null"]},
-    "stream_options":{
-      "type":["object","null"],"properties":{"include_usage":{"type":["boolean","null"]}}},
-    "user":{"type":["string","null"],"maxLength":128},
-    "user_id":{"type":["string","null"],"maxLength":128},
-    "cache_salt":{"type":["string","null"],"minLength":1},
-    "priority":{"type":["integer","null"],"minimum":-2147483648,"maximum":2147483647},
-    "temperature":{"type":["number","null"],"minimum":0,"maximum":2},
-    "top_p":{"type":["number","null"],"exclusiveMinimum":0,"maximum":1},
-    "top_k":{"type":["integer","null"],"minimum":-1,"maximum":2147483647},
-    "min_p":{"type":["number","null"],"minimum":0,"maximum":1},
-    "presence_penalty":{"type":["number","null"],"minimum":-2,"maximum":2},
-    "frequency_penalty":{"type":["number","null"],"minimum":-2,"maximum":2},
-    "repetition_penalty":{"type":["number","null"],"minimum":0.01,"maximum":10},
-    "seed":{"type":["integer","null"],"minimum":0,"maximum":9223372036854775807},
-    "max_tokens":{"type":["integer","null"],"minimum":1,"maximum":393216},
-    "max_completion_tokens":{"type":["integer","null"],"minimum":1,"maximum":393216},
-    "min_tokens":{"type":["integer","null"],"minimum":0,"maximum":393216},
-    "stop":{
-      "anyOf":[
-        {"type":"null"},{"type":"string","minLength":1},
-        {"type":"array","maxItems":16,"items":{"type":"string","minLength":1}}]},
-    "stop_token_ids":{
-      "anyOf":[
-        {"type":"null"},
-        {"type":"array","items":{"$ref":"#/components/schemas/TokenId"},"maxItems":256}]},
-    "logit_bias":{
-      "type":["object","null"],"maxProperties":4096,
-      "patternProperties":{
-        "^[0-9]{1,9}$":{"type":["number","null"],"minimum":-100,"maximum":100}},
-      "additionalProperties":false},
-    "ignore_eos":{"type":["boolean","null"]},"skip_special_tokens":{"type":["boolean","null"]},
-    "include_stop_str_in_output":{"enum":[false,null]},
-    "response_format":{
-      "type":["object","null"],"required":["type"],
-      "properties":{"type":{"enum":["text","json_object"]}}}}},
+    "include_stop_str_in_output":{"enum":[false,null]},$SHARED}},
 "CompletionRequest":{
   "type":"object","required":["prompt"],
   "properties":{
@@ -120,44 +125,7 @@ constexpr std::string_view schemas = R"json({
             "type":"array","items":{"$ref":"#/components/schemas/TokenId"},"minItems":1}}]},
     "echo":{"enum":[false,null]},"suffix":{"enum":["",null]},"best_of":{"enum":[1,null]},
     "logprobs":{"type":["integer","null"],"minimum":0,"maximum":20},
-    "model":{"type":["string","null"]},
-    "n":{"type":["integer","null"],"minimum":1,"maximum":16},
-    "stream":{"type":["boolean","null"]},"timings":{"type":["boolean","null"]},
-    "stream_options":{
-      "type":["object","null"],"properties":{"include_usage":{"type":["boolean","null"]}}},
-    "user":{"type":["string","null"],"maxLength":128},
-    "user_id":{"type":["string","null"],"maxLength":128},
-    "cache_salt":{"type":["string","null"],"minLength":1},
-    "priority":{"type":["integer","null"],"minimum":-2147483648,"maximum":2147483647},
-    "temperature":{"type":["number","null"],"minimum":0,"maximum":2},
-    "top_p":{"type":["number","null"],"exclusiveMinimum":0,"maximum":1},
-    "top_k":{"type":["integer","null"],"minimum":-1,"maximum":2147483647},
-    "min_p":{"type":["number","null"],"minimum":0,"maximum":1},
-    "presence_penalty":{"type":["number","null"],"minimum":-2,"maximum":2},
-    "frequency_penalty":{"type":["number","null"],"minimum":-2,"maximum":2},
-    "repetition_penalty":{"type":["number","null"],"minimum":0.01,"maximum":10},
-    "seed":{"type":["integer","null"],"minimum":0,"maximum":9223372036854775807},
-    "max_tokens":{"type":["integer","null"],"minimum":1,"maximum":393216},
-    "max_completion_tokens":{"type":["integer","null"],"minimum":1,"maximum":393216},
-    "min_tokens":{"type":["integer","null"],"minimum":0,"maximum":393216},
-    "stop":{
-      "anyOf":[
-        {"type":"null"},{"type":"string","minLength":1},
-        {"type":"array","maxItems":16,"items":{"type":"string","minLength":1}}]},
-    "stop_token_ids":{
-      "anyOf":[
-        {"type":"null"},
-        {"type":"array","items":{"$ref":"#/components/schemas/TokenId"},"maxItems":256}]},
-    "logit_bias":{
-      "type":["object","null"],"maxProperties":4096,
-      "patternProperties":{
-        "^[0-9]{1,9}$":{"type":["number","null"],"minimum":-100,"maximum":100}},
-      "additionalProperties":false},
-    "ignore_eos":{"type":["boolean","null"]},"skip_special_tokens":{"type":["boolean","null"]},
-    "include_stop_str_in_output":{"type":["boolean","null"]},
-    "response_format":{
-      "type":["object","null"],"required":["type"],
-      "properties":{"type":{"enum":["text","json_object"]}}}}},
+    "include_stop_str_in_output":{"type":["boolean","null"]},$SHARED}},
 "Usage":{
   "type":"object",
   "required":[
@@ -300,8 +268,11 @@ constexpr std::string_view schemas = R"json({
 
 }  // namespace
 
-std::string_view openapi_schemas() {
-  return schemas;
+std::string openapi_schemas() {
+  std::string out(schemas);
+  for (auto at = out.find(shared_mark); at != std::string::npos; at = out.find(shared_mark, at))
+    out.replace(at, shared_mark.size(), shared_properties);
+  return out;
 }
 
 }  // namespace deepinfer

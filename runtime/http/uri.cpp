@@ -79,9 +79,8 @@ std::optional<std::string> query_value(std::string_view query, std::string_view 
     const auto equals = std::min(pair.find('='), pair.size());
     const auto key = decode(pair.substr(0, equals));
     if (!key || *key != name) continue;
-    auto value = decode(pair.substr(std::min(equals + 1, pair.size())));
-    if (!value) return std::nullopt;
-    return std::move(*value);
+    const auto value = pair.substr(std::min(equals + 1, pair.size()));
+    return decode(value).value_or(std::string(value));
   }
   return std::nullopt;
 }

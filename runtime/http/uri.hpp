@@ -20,8 +20,7 @@ struct uri_target {
 /// Takes the forms a server is sent: "/path?query", "http://host/path?query", "*".
 result<uri_target> split_target(std::string_view target);
 
-/// The first value of that name in a query (a=1&b=x+y), decoded; + is a blank. Nothing: it is not
-/// there, or not decodable.
+/// The first value of that name in a query (a=1&b=x+y), decoded where it can be; + is a blank.
 std::optional<std::string> query_value(std::string_view query, std::string_view name);
 
 }  // namespace deepinfer

@@ -400,7 +400,9 @@ TEST_CASE("what a header says is used only where it is well formed") {
   CHECK(trace("zz-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").empty());
   CHECK(query_number("a=1&steps=5", "steps", 3, 1, 9).value() == 5);
   CHECK(query_number("", "steps", 3, 1, 9).value() == 3);
-  CHECK_FALSE(query_number("steps=10", "steps", 3, 1, 9).has_value());
+  CHECK(query_number("st%65ps=%35", "steps", 3, 1, 9).value() == 5);
+  for (const auto* query : {"steps=10", "steps=%1", "steps", "steps=", "steps=5+"})
+    CHECK_FALSE(query_number(query, "steps", 3, 1, 9).has_value());
 }
 
 TEST_CASE("requests are counted by path, method and status, and none stays in flight") {
