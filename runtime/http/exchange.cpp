@@ -24,26 +24,26 @@ std::string_view counted_method(std::string_view method) {
 
 }  // namespace
 
-void http_counts::began() {
+void api_counts::began() {
   if (!to_) return;
   const std::lock_guard lock(mutex_);
   to_->set(metric::http_requests_in_flight, static_cast<double>(++in_flight_));
 }
 
-void http_counts::answered(std::string_view handler, std::string_view method, int status) {
+void api_counts::answered(std::string_view handler, std::string_view method, int status) {
   if (!to_) return;
   to_->add(metric::http_requests_total, 1.0,
            {handler, counted_method(method), std::to_string(status)});
 }
 
-void http_counts::ended() {
+void api_counts::ended() {
   if (!to_) return;
   const std::lock_guard lock(mutex_);
   to_->set(metric::http_requests_in_flight, static_cast<double>(--in_flight_));
 }
 
 exchange::exchange(std::shared_ptr<const http_request> request, std::shared_ptr<http_reply> reply,
-                   std::shared_ptr<http_counts> counts, std::string id)
+                   std::shared_ptr<api_counts> counts, std::string id)
   : request_(std::move(request)),
     reply_(std::move(reply)),
     counts_(std::move(counts)),

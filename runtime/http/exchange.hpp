@@ -18,9 +18,9 @@
 namespace deepinfer {
 
 /// Requests of a process, counted: http_requests_total, http_requests_in_flight.
-class http_counts {
+class api_counts {
 public:
-  explicit http_counts(metrics* to) : to_(to) {}
+  explicit api_counts(metrics* to) : to_(to) {}
   void began();
   void ended();
   void answered(std::string_view handler, std::string_view method, int status);
@@ -34,7 +34,7 @@ private:
 class exchange : public std::enable_shared_from_this<exchange> {
 public:
   exchange(std::shared_ptr<const http_request> request, std::shared_ptr<http_reply> reply,
-           std::shared_ptr<http_counts> counts, std::string id);
+           std::shared_ptr<api_counts> counts, std::string id);
   ~exchange();  ///< unanswered: 500
   exchange(const exchange&) = delete;
   exchange& operator=(const exchange&) = delete;
@@ -72,7 +72,7 @@ private:
 
   std::shared_ptr<const http_request> request_;
   std::shared_ptr<http_reply> reply_;
-  std::shared_ptr<http_counts> counts_;
+  std::shared_ptr<api_counts> counts_;
   std::string id_;
   std::atomic<bool> has_ended_{false};
   int status_ = 0;  ///< of a stream that has begun

@@ -39,7 +39,7 @@ http_api::http_api(http_api_options options, api_keys keys, metrics* counts, htt
   : options_(std::move(options)),
     keys_(std::move(keys)),
     metrics_(counts),
-    counts_(std::make_shared<http_counts>(counts)),
+    counts_(std::make_shared<api_counts>(counts)),
     after_(std::move(after)),
     worker_(most_large_bodies) {}
 

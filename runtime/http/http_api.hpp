@@ -126,7 +126,7 @@ private:
   http_api_options options_;
   api_keys keys_;
   metrics* metrics_;
-  std::shared_ptr<http_counts> counts_;
+  std::shared_ptr<api_counts> counts_;
   http_timer after_;
 
   mutable std::mutex mutex_;

@@ -301,6 +301,7 @@ void output_parser::finish(output_deltas& out) {
 bool output_parser::ended() const {
   return machine_->ended();
 }
+
 std::int64_t output_parser::fed() const {
   return machine_->fed();
 }
