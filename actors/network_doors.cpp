@@ -73,7 +73,7 @@ private:
       return caf::actor_cast<front_actor>(link);
     };
     const std::lock_guard lock(mutex_);
-    numbers_[name] = here_->inside().add_remote(name, settings_.engine.max_num_seqs, watch);
+    numbers_[name] = here_->inside().add_remote({name, settings_.engine.max_num_seqs, true}, watch);
     log(severity::info, "node {}: requests may go there", name);
   }
   void remove(const std::string& name) {

@@ -155,14 +155,14 @@ void node::machinery::add_replica(const engine_settings& settings, rank_machines
   replicas.push_back(std::move(it));
 }
 
-std::int32_t node::machinery::add_remote(const std::string& name, std::int32_t capacity,
-                                         const front_maker& make) {
+std::int32_t node::machinery::add_remote(const remote_node& there, const front_maker& make) {
   const auto number = numbers++;
   replica_link link;
   link.replica = number;
   link.front = make(door, number);
-  link.capacity = capacity;
-  link.name = name;
+  link.capacity = there.capacity;
+  link.is_peer = there.is_peer;
+  link.name = there.name;
   tell_from_outside(door, join_atom::value, std::move(link));
   return number;
 }

@@ -44,9 +44,13 @@ struct node::machinery {
   /// Makes a front for a node elsewhere, which is told whom to tell how its requests fare and what
   /// its number is. It gets requests once it has said that it is ready.
   using front_maker = std::function<front_actor(const request_watcher_actor&, std::int32_t)>;
-  /// Sends it requests, too, up to `capacity` sequences at a time. Gives its number. From one
-  /// thread at a time.
-  std::int32_t add_remote(const std::string& name, std::int32_t capacity, const front_maker& make);
+  struct remote_node {
+    std::string name;
+    std::int32_t capacity = 1;  ///< sequences that it is sent at a time
+    bool is_peer = false;       ///< it may send requests here, too
+  };
+  /// Sends it requests, too. Gives its number. From one thread at a time.
+  std::int32_t add_remote(const remote_node& there, const front_maker& make);
   /// It gets no more requests; those that it has go on. Its front is stopped by its owner.
   void remove_remote(std::int32_t number);
 

@@ -97,7 +97,8 @@ result<std::unique_ptr<node>> open_peers(const effective_config& config,
     to.api_key = options.api_key;
     to.name = "gateway";
     auto link = inside.system().spawn(remote_link, network_of(*inside.parts.host), std::move(to));
-    inside.add_remote(name, settings.engine.max_num_seqs,
+    // No node sends requests to a gateway: those it is sent may go on to its peers.
+    inside.add_remote({name, settings.engine.max_num_seqs, false},
                       [&link](const request_watcher_actor& watcher, std::int32_t number) {
                         tell_from_outside(link, watch_atom::value, number, watcher);
                         return caf::actor_cast<front_actor>(link);

@@ -91,6 +91,7 @@ void count_cancelled(pointer self, const open_request& it) {
   counts.request_ended(now_us_of(self) - it.arrived_us);
 }
 
+  asked.is_forwarded = asked.is_forwarded || link.is_peer;
 /// A cancelled request ends as one that was running: it is taken, and over.
 void end_cancelled(pointer self, const std::string& id) {
   auto it = extract(self, id);
@@ -151,6 +152,7 @@ void send(pointer self, const request_route& route) {
     .then([self, id = route.id, attempt](const std::string&) { on_accepted(self, id, attempt); },
           [self, id = route.id, attempt](caf::error& why) {
             on_refused(self, id, attempt, from_caf(why));
+  out.is_forwarded = request.is_forwarded;
           });
 }
 
@@ -372,7 +374,8 @@ void join(pointer self, const replica_link& link) {
     return;
   }
   self->monitor(link.front);
-  state.core->add_replica(replica, std::max(1, link.capacity));
+  state.core->add_replica(replica, std::max(1, link.capacity),
+                          link.supervisor ? replica_place::here : replica_place::elsewhere);
   const auto known = state.announced.extract(replica);
   if (!known.empty()) return on_ready(self, replica, known.mapped().first, known.mapped().second);
   set_replica_gauges(state);

@@ -29,6 +29,7 @@ struct replica_link {
   front_actor front;
   supervisor_actor supervisor;  ///< null: the replica is a node elsewhere
   std::int32_t capacity = 1;    ///< sequences that it is sent at a time
+  bool is_peer = false;         ///< it may send requests here, too: what it is sent must stay there
   std::string name;             ///< in metrics and in errors
 };
 

@@ -65,12 +65,22 @@ void schedule_flush(pointer self) {
   self->send(self, flush_atom::value);
 }
 
+/// What has not been taken is refused, so that the other end may place it elsewhere.
 void end_all(pointer self, errc code, const std::string& message) {
   auto& state = self->state;
+  for (auto& [id, promise] : std::exchange(state.starting, {})) {
+    state.open.forget(id);
+    promise.deliver(to_remote({code, message, {}}));
+  }
   for (const auto& id : state.open.ids())
     for (auto& chunk : state.open.end(id, code, message))
       state.outbox.chunks.push_back(std::move(chunk));
   flush(self);
+}
+
+void on_taken(pointer self, const std::string& id) {
+  auto node = self->state.starting.extract(id);
+  if (!node.empty()) node.mapped().deliver(id);
 }
 
 bytes_promise start(pointer self, const std::string& bytes) {
@@ -96,22 +106,27 @@ bytes_promise start(pointer self, const std::string& bytes) {
   if (!state.open.open(id, request.sampling.n))
     return refuse(
       {errc::invalid_argument, fmt::format("request_id: {} is in use", id), "request_id"});
+  state.starting.emplace(id, promise);
   self
     ->request(*now.engine, accept_time_limit, generate_atom::value, std::move(request),
               caf::actor_cast<caf::actor>(self))
-    .then([promise](const std::string& named) mutable { promise.deliver(named); },
-          [self, id, promise](const caf::error& why) mutable {
+    .then([self, id](const std::string&) { on_taken(self, id); },
+          [self, id](const caf::error& why) {
+            auto node = self->state.starting.extract(id);
+            if (node.empty()) return;
             self->state.open.forget(id);
-            promise.deliver(to_remote(from_caf(why)));
+            node.mapped().deliver(to_remote(from_caf(why)));
           });
   return promise;
 }
 
 void collect(pointer self, chunk_list& list) {
   auto& state = self->state;
-  for (auto& chunk : list.chunks)
+  for (auto& chunk : list.chunks) {
+    on_taken(self, chunk.request_id);
     if (state.open.pass(chunk) != request_ledger::verdict::unknown)
       state.outbox.chunks.push_back(std::move(chunk));
+  }
   schedule_flush(self);
 }
 

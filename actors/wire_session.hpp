@@ -3,6 +3,7 @@
 /// engine cancels what it had started. Messages: wire_protocol.hpp.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -48,6 +49,8 @@ struct wire_session_state {
   std::shared_ptr<const door_desk> desk;
   std::string tenant;  ///< of the link's key; empty: requests say it
   request_ledger open;
+  /// Of requests that nothing has been said about: they may wait for a replica.
+  std::map<std::string, caf::typed_response_promise<std::string>> starting;
   chunk_list outbox;
   bool is_flushing = false;
 };

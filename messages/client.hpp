@@ -66,17 +66,18 @@ struct generate_request {
   std::string traceparent;        ///< W3C trace context, logged
   std::string client_request_id;  ///< what the client calls it: logged, never a key
   std::int32_t window = 0;        ///< chunks that may be sent and not taken; 0: no bound
+  bool is_forwarded = false;      ///< another node's router has sent it: here it stays
   std::int64_t waited_us = 0;     ///< in this node's router, before its gateway; on no wire
 
   static constexpr auto describe() {
     using s = generate_request;
-    return fields(field{"request_id", &s::request_id}, field{"model", &s::model},
-                  field{"text", &s::text}, field{"token_ids", &s::ids},
-                  field{"chat_json", &s::chat}, field{"sampling", &s::sampling},
-                  field{"priority", &s::priority}, field{"cache_salt", &s::cache_salt},
-                  field{"tenant", &s::tenant}, field{"session", &s::session},
-                  field{"traceparent", &s::traceparent},
-                  field{"client_request_id", &s::client_request_id}, field{"window", &s::window});
+    return fields(
+      field{"request_id", &s::request_id}, field{"model", &s::model}, field{"text", &s::text},
+      field{"token_ids", &s::ids}, field{"chat_json", &s::chat}, field{"sampling", &s::sampling},
+      field{"priority", &s::priority}, field{"cache_salt", &s::cache_salt},
+      field{"tenant", &s::tenant}, field{"session", &s::session},
+      field{"traceparent", &s::traceparent}, field{"client_request_id", &s::client_request_id},
+      field{"window", &s::window}, field{"is_forwarded", &s::is_forwarded});
   }
 };
 

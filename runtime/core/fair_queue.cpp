@@ -25,23 +25,12 @@ std::int64_t fair_queue::least_served() const {
   return least.value_or(floor_);
 }
 
-fair_queue::tenant_map::const_iterator fair_queue::turn() const {
-  auto best = tenants_.end();
-  for (auto it = tenants_.begin(); it != tenants_.end(); ++it) {
-    if (it->second.waiting.empty()) continue;
-    const auto key = [](const tenant_state& of) {
-      return std::pair(of.served, of.waiting.begin()->first.second);
-    };
-    if (best == tenants_.end() || key(it->second) < key(best->second)) best = it;
-  }
-  return best;
-}
-
 void fair_queue::add(const waiting_place& place, std::string id) {
   const auto least = least_served();
   auto& tenant = tenants_[name_of(place.tenant)];
   if (tenant.waiting.empty()) tenant.served = std::max(tenant.served, least);
-  const bool is_new = tenant.waiting.emplace(order_of(place), std::move(id)).second;
+  const bool is_new =
+    tenant.waiting.emplace(order_of(place), waiting_request{std::move(id), place.is_bound}).second;
   DI_CHECK(is_new, "arrival {} waits already", place.arrival);
   ++size_;
 }
@@ -54,9 +43,20 @@ bool fair_queue::remove(const waiting_place& place) {
   return true;
 }
 
-const std::string* fair_queue::next() const {
-  const auto it = turn();
-  return it == tenants_.end() ? nullptr : &it->second.waiting.begin()->second;
+const std::string* fair_queue::next(bool with_bound) const {
+  const std::string* best = nullptr;
+  std::pair<std::int64_t, std::uint64_t> least;  // served, arrival
+  for (const auto& [name, it] : tenants_) {
+    const auto first = std::find_if(it.waiting.begin(), it.waiting.end(), [&](const auto& waits) {
+      return with_bound || !waits.second.is_bound;
+    });
+    if (first == it.waiting.end()) continue;
+    const std::pair key(it.served, first->first.second);
+    if (best && key >= least) continue;
+    best = &first->second.id;
+    least = key;
+  }
+  return best;
 }
 
 const std::string* fair_queue::last_of_longest(const std::string& tenant) const {
@@ -67,7 +67,7 @@ const std::string* fair_queue::last_of_longest(const std::string& tenant) const 
       longest = it;
   if (longest == tenants_.end() || longest->second.waiting.size() <= waiting_of(tenant) + 1)
     return nullptr;
-  return &longest->second.waiting.rbegin()->second;
+  return &longest->second.waiting.rbegin()->second.id;
 }
 
 void fair_queue::enter(const std::string& tenant, std::int64_t tokens) {

@@ -20,6 +20,7 @@ struct waiting_place {
   std::string tenant;
   std::int32_t priority = 0;  ///< higher first
   std::uint64_t arrival = 0;  ///< unique
+  bool is_bound = false;      ///< to places that may be closed: then others go before it
 };
 
 class fair_queue {
@@ -30,8 +31,8 @@ public:
   /// False where nobody waits there.
   bool remove(const waiting_place& place);
 
-  /// Whose turn it is; null: nobody waits.
-  const std::string* next() const;
+  /// Whose turn it is, with or without those that are bound; null: nobody waits.
+  const std::string* next(bool with_bound = true) const;
   /// The request that would be its tenant's last, of the tenant for which most wait, if that are
   /// more than would wait for `tenant` with one more; null: none.
   const std::string* last_of_longest(const std::string& tenant) const;
@@ -50,10 +51,15 @@ public:
 private:
   using order = std::pair<std::int64_t, std::uint64_t>;  ///< -priority, arrival
 
+  struct waiting_request {
+    std::string id;
+    bool is_bound = false;
+  };
+  using waiting_map = std::map<order, waiting_request>;
   struct tenant_state {
     std::int64_t served = 0;
     std::int32_t open = 0;  ///< requests entered and not left
-    std::map<order, std::string> waiting;
+    waiting_map waiting;
   };
   using tenant_map = std::map<std::string, tenant_state>;
 
@@ -62,7 +68,6 @@ private:
   }
   const std::string& name_of(const std::string& tenant) const;
   std::int64_t least_served() const;
-  tenant_map::const_iterator turn() const;
   void forget_idle(tenant_map::iterator tenant);
 
   bool is_fair_;

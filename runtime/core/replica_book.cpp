@@ -29,10 +29,10 @@ replica_book::replica_book(const replica_rules& rules)
   : rules_(rules),
     sessions_(rules.sessions_most) {}
 
-void replica_book::add(std::int32_t replica, std::int32_t capacity) {
+void replica_book::add(std::int32_t replica, std::int32_t capacity, replica_place at) {
   const auto is_new =
     replicas_
-      .emplace(replica, replica_state{capacity, false, false, 0, 0,
+      .emplace(replica, replica_state{capacity, at, false, false, 0, 0,
                                       bounded_table<std::uint64_t, bool>(rules_.prefixes_most)})
       .second;
   DI_CHECK(is_new && capacity > 0, "replica {} of capacity {}", replica, capacity);
@@ -59,6 +59,7 @@ replica_book::candidates replica_book::with_room(const route_request& request,
   for (const auto& it : replicas_) {
     const auto& replica = it.second;
     if (!replica.is_ready) continue;
+    if (request.is_forwarded && replica.at == replica_place::elsewhere) continue;
     if (std::find(refused.begin(), refused.end(), it.first) != refused.end()) continue;
     if (replica.sequences == 0 || replica.sequences + request.sequences <= replica.capacity)
       out.push_back(&it);
@@ -131,6 +132,11 @@ void replica_book::forget_prefixes() {
 bool replica_book::is_ready(std::int32_t replica) const {
   const auto found = replicas_.find(replica);
   return found != replicas_.end() && found->second.is_ready;
+}
+
+bool replica_book::is_here(std::int32_t replica) const {
+  const auto found = replicas_.find(replica);
+  return found != replicas_.end() && found->second.at == replica_place::here;
 }
 
 bool replica_book::is_retired(std::int32_t replica) const {

@@ -6,7 +6,9 @@
 /// that has been given most of the request's beginning among those whose load is above the least by
 /// no more than a bound, which with no such beginning is the least loaded one; `round_robin`. A
 /// session goes to the replica that had its last request, whatever the rule, where that one has
-/// room. Ties go to the fewer sequences, then to the smaller number. Pure. Errors: DI_CHECK.
+/// room. Ties go to the fewer sequences, then to the smaller number. A request that another node
+/// has sent on goes to no replica elsewhere, or two nodes would hand it to each other. Pure.
+/// Errors: DI_CHECK.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +42,11 @@ struct route_request {
   std::int64_t output_tokens = 0;  ///< all its answers may have, or are expected to
   std::int32_t priority = 0;       ///< higher first
   std::int32_t sequences = 1;
+  bool is_forwarded = false;  ///< by another node: only replicas of this one may have it
 };
+
+/// Where a replica is: in this node, or it is a node elsewhere.
+enum class replica_place : std::uint8_t { here, elsewhere };
 
 class replica_book {
 public:
@@ -49,14 +55,14 @@ public:
   /// Chooses by another rule from now on; what is known of sessions and prefixes stays.
   void set_rule(route_rule rule) { rules_.rule = rule; }
 
-  void add(std::int32_t replica, std::int32_t capacity);
+  void add(std::int32_t replica, std::int32_t capacity, replica_place at = replica_place::here);
   /// One that is not ready is chosen for nothing; what it knew it has lost.
   void set_ready(std::int32_t replica, bool is_ready);
   /// Chosen no more, and gone when its last sequence has left.
   void retire(std::int32_t replica);
 
-  /// Nothing: no replica that is ready and not among `refused` has room. One without a sequence has
-  /// room for any request, others up to their capacity.
+  /// Nothing: no replica that is ready, may have the request and is not among `refused` has room.
+  /// One without a sequence has room for any request, others up to their capacity.
   std::optional<std::int32_t> choose(const route_request& request,
                                      std::span<const std::int32_t> refused) const;
 
@@ -71,6 +77,7 @@ public:
 
   bool has(std::int32_t replica) const { return replicas_.contains(replica); }
   bool is_ready(std::int32_t replica) const;
+  bool is_here(std::int32_t replica) const;
   bool is_retired(std::int32_t replica) const;
   std::size_t replicas() const;  ///< retired ones apart
   std::int32_t ready() const;
@@ -80,6 +87,7 @@ public:
 private:
   struct replica_state {
     std::int32_t capacity = 0;  ///< sequences
+    replica_place at = replica_place::here;
     bool is_ready = false;
     bool is_retired = false;
     std::int32_t sequences = 0;

@@ -12,6 +12,10 @@ namespace {
 /// What a request without max_tokens is taken for while none has ended.
 constexpr std::int64_t outputs_at_first = 256;
 
+error not_here(const std::string& why) {
+  return {errc::not_ready, "another node has sent the request on, and " + why, {}};
+}
+
 }  // namespace
 
 request_router::request_router(const router_config& config)
@@ -29,8 +33,8 @@ void request_router::set_rules(const router_config& config) {
   config_.fair_shares = config.fair_shares;
 }
 
-void request_router::add_replica(std::int32_t replica, std::int32_t capacity) {
-  book_.add(replica, capacity);
+void request_router::add_replica(std::int32_t replica, std::int32_t capacity, replica_place at) {
+  book_.add(replica, capacity, at);
   known_.insert(replica);
 }
 
@@ -38,6 +42,7 @@ void request_router::retire_replica(std::int32_t replica, error why) {
   book_.retire(replica);
   if (known_.erase(replica) == 0) return;
   none_left_ = std::move(why);
+  has_placeless_ = true;
 }
 
 std::vector<std::string> request_router::lose_replica(std::int32_t replica, error why,
@@ -80,12 +85,14 @@ result<void> request_router::submit(route_request request, std::int64_t now_us) 
     return fail(errc::invalid_argument, fmt::format("request_id: {} is in use", request.id),
                 "request_id");
   if (known_.empty()) return tl::unexpected<error>(none_left_);
+  if (request.is_forwarded && !is_ready_here())
+    return tl::unexpected<error>(not_here("no replica of this one is ready"));
   if (requests_.empty() && std::exchange(shares_change_, false))
     queue_ = fair_queue(config_.fair_shares);
   DI_TRY_VOID(make_room(request));
   if (request.output_tokens < 0) request.output_tokens = usual_outputs_ * request.sequences;
   request_state it;
-  it.place = {request.tenant, request.priority, ++arrivals_};
+  it.place = {request.tenant, request.priority, ++arrivals_, request.is_forwarded};
   it.tokens = request.prompt_tokens + request.output_tokens;
   it.asked = std::move(request);
   wait(it, now_us);
@@ -99,6 +106,7 @@ void request_router::wait(request_state& it, std::int64_t now_us) {
   it.replica = -1;
   queue_.add(it.place, it.asked.id);
   by_arrival_.emplace(it.place.arrival, it.asked.id);
+  has_placeless_ = has_placeless_ || !has_place(it.asked);
   if (config_.queue_timeout_us <= 0) return;
   it.deadline_us = now_us + config_.queue_timeout_us;
   deadlines_.emplace(it.deadline_us, it.place.arrival);
@@ -113,9 +121,11 @@ void request_router::stop_waiting(const request_state& it) {
 
 std::vector<request_route> request_router::take_routes() {
   std::vector<request_route> out;
-  while (const auto* id = queue_.next()) {
+  const bool with_bound = is_ready_here();
+  while (const auto* id = queue_.next(with_bound)) {
     auto& it = requests_.at(*id);
-    if (!may_find_ready(it)) it.refused_by.clear();  // or it would be in the way of the others
+    if (!may_find_ready(it.asked, it.refused_by))
+      it.refused_by.clear();  // or it would be in the way of the others
     const auto replica = book_.choose(it.asked, it.refused_by);
     if (!replica) break;
     out.push_back({*id, *replica});
@@ -144,9 +154,7 @@ std::vector<refused_request> request_router::take_refused(std::int64_t now_us) {
                                     config_.queue_timeout_us / 1000, queue_.size() - 1),
                         {}});
   }
-  if (known_.empty()) {
-    while (const auto* id = queue_.next()) refuse_waiting(std::string(*id), none_left_);
-  }
+  refuse_placeless();
   std::sort(refused_.begin(), refused_.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<refused_request> out;
@@ -216,12 +224,36 @@ bool request_router::give_back(std::int32_t replica, const std::string& id, std:
   return true;
 }
 
-/// Is a replica ready that has not refused it?
-bool request_router::may_find_ready(const request_state& it) const {
+/// Is a replica ready that may have it and has not refused it?
+bool request_router::may_find_ready(const route_request& request,
+                                    const std::vector<std::int32_t>& refused_by) const {
   return std::any_of(known_.begin(), known_.end(), [&](std::int32_t replica) {
-    return book_.is_ready(replica) &&
-           std::find(it.refused_by.begin(), it.refused_by.end(), replica) == it.refused_by.end();
+    return book_.is_ready(replica) && (!request.is_forwarded || book_.is_here(replica)) &&
+           std::find(refused_by.begin(), refused_by.end(), replica) == refused_by.end();
   });
+}
+
+bool request_router::is_ready_here() const {
+  return std::any_of(known_.begin(), known_.end(), [&](std::int32_t replica) {
+    return book_.is_ready(replica) && book_.is_here(replica);
+  });
+}
+
+/// Is there a replica, ready or not, where it may go?
+bool request_router::has_place(const route_request& request) const {
+  return std::any_of(known_.begin(), known_.end(), [&](std::int32_t replica) {
+    return !request.is_forwarded || book_.is_here(replica);
+  });
+}
+
+/// What waits for replicas that are all lost for good waits no longer.
+void request_router::refuse_placeless() {
+  if (!std::exchange(has_placeless_, false)) return;
+  std::vector<std::string> placeless;
+  for (const auto& [arrival, id] : by_arrival_)
+    if (!has_place(requests_.at(id).asked)) placeless.push_back(id);
+  for (const auto& id : placeless)
+    refuse_waiting(id, known_.empty() ? none_left_ : not_here("this one has no replica left"));
 }
 
 bool request_router::refuse(std::int32_t replica, const std::string& id, std::int64_t now_us) {
@@ -229,7 +261,7 @@ bool request_router::refuse(std::int32_t replica, const std::string& id, std::in
   if (found == requests_.end() || found->second.is == phase::started) return false;
   auto& it = found->second;
   it.refused_by.push_back(replica);
-  if (may_find_ready(it)) {
+  if (may_find_ready(it.asked, it.refused_by)) {
     take_back(it, now_us);
     return true;
   }

@@ -10,6 +10,10 @@
 /// it for a reason of its own. Every submitted request leaves exactly once: refused by `submit`,
 /// among `take_refused`, by `cancel`, by `ended`, or among what `lose_replica` ends.
 ///
+/// A request that another node has sent on goes to replicas of this node alone. It is refused where
+/// none of them is ready when it comes, since its sender may still place it elsewhere. One that
+/// waits while none is ready holds up nobody; it is refused when the last of them is lost for good.
+///
 /// Time is an argument. The same calls give the same choices. Errors: queue_full, overloaded (it
 /// waited too long), invalid_argument (its id is in use), and where no replica is left what the
 /// last one's loss said (not_ready, rank_lost).
@@ -53,7 +57,8 @@ public:
   void set_rules(const router_config& config);
 
   /// Takes requests from when it is ready on, sequences up to `capacity` at a time.
-  void add_replica(std::int32_t replica, std::int32_t capacity);
+  void add_replica(std::int32_t replica, std::int32_t capacity,
+                   replica_place at = replica_place::here);
   void set_ready(std::int32_t replica, bool is_ready) { book_.set_ready(replica, is_ready); }
   /// Gets no request any more; those that it has go on. `why` is told requests that find no
   /// replica.
@@ -112,7 +117,11 @@ private:
   void stop_waiting(const request_state& it);
   void take_back(request_state& it, std::int64_t now_us);
   void leave_replica(const request_state& it, std::int64_t spent);
-  bool may_find_ready(const request_state& it) const;
+  bool may_find_ready(const route_request& request,
+                      const std::vector<std::int32_t>& refused_by) const;
+  bool is_ready_here() const;
+  bool has_place(const route_request& request) const;
+  void refuse_placeless();
   void refuse_waiting(const std::string& id, error why);
   result<void> make_room(const route_request& request);
 
@@ -125,6 +134,7 @@ private:
   std::unordered_map<std::uint64_t, std::string> by_arrival_;   ///< of those that wait
   std::vector<std::pair<std::uint64_t, refused_request>> refused_;
   std::set<std::int32_t> known_;  ///< replicas that take requests, or will
+  bool has_placeless_ = false;    ///< of those that wait, some may have no replica to wait for
   error none_left_;               ///< told where there is no replica
   std::uint64_t arrivals_ = 0;
   std::size_t started_ = 0;

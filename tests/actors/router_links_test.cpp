@@ -61,11 +61,12 @@ struct remote {
   std::int32_t number = -1;
 };
 
-remote add_remote(const hash_node& it, const std::string& name, std::int32_t capacity = 4) {
+remote add_remote(const hash_node& it, const std::string& name, std::int32_t capacity = 4,
+                  bool is_peer = false) {
   remote out;
   auto& inside = it.engine->inside();
   out.number = inside.add_remote(
-    name, capacity, [&](const request_watcher_actor& watcher, std::int32_t number) {
+    {name, capacity, is_peer}, [&](const request_watcher_actor& watcher, std::int32_t number) {
       out.front = inside.system().spawn(play, out.played);
       tell_from_outside(watcher, ready_atom::value, number, true, std::string());
       return out.front;
@@ -230,4 +231,46 @@ TEST_CASE("a node that is taken out ends what it has and gets nothing more") {
   finish(it, one, "a");
   CHECK(finish_of(chunks).reason == finish_reason::stop);
   CHECK(client.health()->open_requests == 0);
+}
+
+TEST_CASE("of what a node elsewhere ran, or took along, this one has one end line, too") {
+  const captured_log log;
+  const auto it = node_without_replicas(std::make_shared<actor_host>());
+  const auto client = it.engine->connect();
+  const auto one = add_remote(it, "one");
+  auto done = client.generate(named("done")).value();
+  auto lost = client.generate(named("lost")).value();
+  finish(it, one, "done");
+  CHECK(finish_of(done).reason == finish_reason::stop);
+  tell_router(it, started_atom::value, one.number, std::string("lost"), 0);
+  caf::anon_send_exit(one.front, caf::exit_reason::kill);
+  CHECK(finish_of(lost).code == errc::rank_lost);
+  CHECK(client.health()->open_requests == 0);
+  it.engine->stop();
+  const auto of_done = log.lines("request done ");
+  REQUIRE(of_done.size() == 1);
+  CHECK(of_done[0].find("finish=stop replica=one") != std::string::npos);
+  const auto of_lost = log.lines("request lost ");
+  REQUIRE(of_lost.size() == 1);
+  CHECK(of_lost[0].find("finish=error code=rank_lost replica=one") != std::string::npos);
+}
+
+TEST_CASE("what a peer is sent is marked as forwarded, what others are sent is not") {
+  const auto it = node_without_replicas();
+  const auto client = it.engine->connect();
+  for (const bool is_peer : {true, false}) {
+    const auto there = add_remote(it, is_peer ? "peer" : "other", 4, is_peer);
+    auto chunks = client.generate(named("a")).value();
+    CHECK(there.played->was_forwarded == std::vector<bool>{is_peer});
+    // This node has no replica of its own: what another sends it is refused, and goes nowhere.
+    auto sent_here = named("b");
+    sent_here.is_forwarded = true;
+    const auto refused = client.generate(sent_here);
+    REQUIRE(!refused);
+    CHECK(refused.error().code == errc::not_ready);
+    CHECK(there.played->asked.size() == 1);
+    finish(it, there, "a");
+    CHECK(finish_of(chunks).reason == finish_reason::stop);
+    it.engine->inside().remove_remote(there.number);
+  }
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "runtime/core/request_router.hpp"
 #include "tests/support/effort.hpp"
@@ -18,6 +19,7 @@ struct open_request {
   std::int32_t priority = 0;
   std::int32_t sequences = 1;
   int arrival = 0;
+  bool is_forwarded = false;
   std::int32_t replica = -1;  ///< -1: it waits
   bool has_started = false;
   std::int64_t deadline_us = 0;
@@ -72,7 +74,9 @@ private:
     if (capacities_.size() == 4) return;
     capacities_[++replicas_] = draws_.between(1, 4);
     ready_[replicas_] = true;
-    router_->add_replica(replicas_, capacities_[replicas_]);
+    const auto at = draws_.one_in(3) ? replica_place::elsewhere : replica_place::here;
+    if (at == replica_place::here) here_.insert(replicas_);
+    router_->add_replica(replicas_, capacities_[replicas_], at);
     router_->set_ready(replicas_, true);
   }
 
@@ -94,6 +98,7 @@ private:
     request.output_tokens = draws_.below(5) - 1;
     request.priority = draws_.below(3);
     request.sequences = draws_.one_in(6) ? 3 : 1;
+    request.is_forwarded = draws_.one_in(4);
     ++submitted_;
     const auto taken = router_->submit(request, now_us_);
     const bool is_in_use = requests_.contains(request.id);
@@ -104,19 +109,27 @@ private:
         CHECK(code == errc::invalid_argument);
       else if (capacities_.empty())
         CHECK((code == errc::not_ready || code == errc::rank_lost));
+      else if (request.is_forwarded && !has_ready_here())
+        CHECK(code == errc::not_ready);
       else
         CHECK(code == errc::queue_full);
       return;
     }
     REQUIRE(!is_in_use);
     REQUIRE(!capacities_.empty());
+    CHECK((!request.is_forwarded || has_ready_here()));
     requests_[request.id] = {request.tenant,
                              request.priority,
                              request.sequences,
                              ++arrivals_,
+                             request.is_forwarded,
                              -1,
                              false,
                              now_us_ + config_.queue_timeout_us};
+  }
+
+  bool has_ready_here() const {
+    return std::any_of(here_.begin(), here_.end(), [&](auto it) { return ready_.at(it); });
   }
 
   /// A request that is at a replica; null: none is.
@@ -188,6 +201,7 @@ private:
     const auto replica = some_replica();
     capacities_.erase(replica);
     ready_.erase(replica);
+    here_.erase(replica);
     std::vector<std::pair<int, std::string>> wanted;
     for (auto& [id, it] : requests_) {
       if (it.replica != replica) continue;
@@ -212,14 +226,17 @@ private:
       if (refused.why.code == errc::overloaded)
         CHECK(it.deadline_us <= now_us_);
       else if (refused.why.code != errc::queue_full)
-        CHECK(capacities_.empty());
+        CHECK((capacities_.empty() || (it.is_forwarded && here_.empty())));
       leave(refused.id);
     }
+    for (const auto& [id, it] : requests_)
+      CHECK((it.replica >= 0 || !it.is_forwarded || !here_.empty()));
     for (const auto& route : router_->take_routes()) {
       ++routed_;
       auto& it = requests_.at(route.id);
       REQUIRE(it.replica == -1);
       REQUIRE(ready_.at(route.replica));
+      REQUIRE((!it.is_forwarded || here_.contains(route.replica)));
       const auto held = sequences_at(route.replica);
       REQUIRE((held == 0 || held + it.sequences <= capacities_.at(route.replica)));
       check_first_of_tenant(route.id, it);
@@ -238,6 +255,7 @@ private:
     for (const auto& [other_id, other] : requests_) {
       if (other.replica >= 0 || other_id == id) continue;
       if (config_.fair_shares && other.tenant != it.tenant) continue;
+      if (other.is_forwarded && !has_ready_here()) continue;  // it holds up nobody
       CHECK(std::pair(-it.priority, it.arrival) < std::pair(-other.priority, other.arrival));
     }
   }
@@ -261,7 +279,7 @@ private:
 
   /// Everything leaves once there is a replica and nothing more comes.
   void finish() {
-    if (capacities_.empty()) add();
+    while (here_.empty() && capacities_.size() < 4) add();
     for (auto& [replica, is_ready] : ready_) router_->set_ready(replica, is_ready = true);
     for (int turn = 0; turn < 1000 && !requests_.empty(); ++turn) {
       pump();
@@ -278,6 +296,7 @@ private:
   std::map<std::string, open_request> requests_;
   std::map<std::int32_t, std::int32_t> capacities_;
   std::map<std::int32_t, bool> ready_;
+  std::set<std::int32_t> here_;  ///< those of this node
   std::int32_t replicas_ = 0;
   std::int64_t now_us_ = 0;
   int arrivals_ = 0;
