@@ -153,6 +153,17 @@ void end_here(pointer self, gateway_request& request, const forced_end& how) {
 }
 
 void deliver(pointer self, const chunk_batch& batch) {
+void note_preempted(gateway_state& state, const chunk_batch& batch) {
+  if (!state.config.spans) return;
+  for (const auto& it : batch.preempted) {
+    const auto found = state.by_sequence.find(it.sequence);
+    if (found == state.by_sequence.end()) continue;
+    const auto [request, answer] = found->second;
+    state.config.spans->note({request->what.id(), answer, rank_id{state.config.replica}, it.at_ns,
+                              std::string(name_of(it.why))});
+  }
+}
+
   auto& state = self->state;
   if (!state.rank)
     return;  // of one that was lost: its requests have ended, or start again elsewhere
@@ -166,6 +177,7 @@ void deliver(pointer self, const chunk_batch& batch) {
                    start.cached_tokens);
   }
   for (const auto& it : batch.chunks) {
+  note_preempted(state, batch);
     const auto found = state.by_sequence.find(it.sequence);
     if (found == state.by_sequence.end()) continue;  // its client has left
     const auto [request, answer] = found->second;

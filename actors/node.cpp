@@ -234,7 +234,7 @@ result<std::string> node::trace(std::uint32_t steps) const {
                                                  control_timeout, trace_atom::value, steps));
     entries.insert(entries.end(), more.begin(), more.end());
   }
-  return chrome_trace(entries, running_->spans->since(begin_of(entries)));
+  return chrome_trace(entries, *running_->spans);
 }
 
 result<bool> node::order(std::uint8_t what, std::int32_t depth, std::int32_t replica) const {

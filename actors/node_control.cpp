@@ -101,8 +101,8 @@ string_promise answer_trace(pointer self, const std::string& bytes) {
       for (const auto& of_rank : all.answers)
         steps.insert(steps.end(), of_rank.begin(), of_rank.end());
       const auto& spans = self->state.links.spans;
-      const auto requests = spans ? spans->since(begin_of(steps)) : std::vector<request_span>();
-      promise.deliver(to_wire(text_reply{chrome_trace(steps, requests)}));
+      promise.deliver(
+        to_wire(text_reply{spans ? chrome_trace(steps, *spans) : chrome_trace(steps)}));
     },
     trace_atom::value, static_cast<std::uint32_t>(asked->value));
   return promise;

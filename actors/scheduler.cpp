@@ -97,7 +97,11 @@ void flush(pointer self) {
     state.counted->note_leases(box.leases, state.core->newest_settled(),
                                state.links.clock->now_ns());
   if (box.has_leases()) tell(self, state.links.collector, std::move(box.leases));
+  for (const auto& [sequence, why] : box.preempted)
+    state.preempted.push_back({sequence, why, state.links.clock->now_ns()});
   if (box.has_chunks() || !state.started.empty()) {
+    box.chunks.preempted = std::move(state.preempted);
+    state.preempted.clear();
     box.chunks.started = std::move(state.started);
     state.started.clear();
     ++state.messages;

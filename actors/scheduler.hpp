@@ -69,7 +69,8 @@ struct scheduler_state {
   std::unique_ptr<trace_ring> trace;
   bubble_accountant accountant;
   std::vector<chunk_batch::start> started;
-  std::set<step_id> suspects;  ///< timed-out steps not yet proved finished
+  std::vector<chunk_batch::preemption> preempted;  ///< told with the next chunks
+  std::set<step_id> suspects;                      ///< timed-out steps not yet proved finished
   bool is_resting = true;
   bool waits_for_device = false;           ///< it sleeps, and steps are in flight
   bool has_turn = false;                   ///< a turn message is on its way

@@ -1,5 +1,5 @@
-#include "messages/control.hpp"
 #include "messages/request.hpp"
+#include "messages/control.hpp"
 
 namespace deepinfer {
 
@@ -12,6 +12,18 @@ std::string_view name_of(finish_reason reason) {
   case finish_reason::error: return "error";
   case finish_reason::resource: return "resource";
   case finish_reason::tool_calls: return "tool_calls";
+  }
+  return "?";
+}
+
+std::string_view name_of(preempt_cause cause) {
+  switch (cause) {
+  case preempt_cause::room: return "room";
+  case preempt_cause::own_room: return "own_room";
+  case preempt_cause::priority: return "priority";
+  case preempt_cause::held: return "held";
+  case preempt_cause::stall: return "stall";
+  case preempt_cause::order: return "order";
   }
   return "?";
 }

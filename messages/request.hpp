@@ -131,6 +131,18 @@ struct sequence_chunk {
   }
 };
 
+/// Why a running sequence had to give its blocks back.
+enum class preempt_cause : std::uint8_t {
+  room,      ///< one that comes before it lacked blocks
+  own_room,  ///< it lacked blocks itself, and all others come before it
+  priority,  ///< one of a higher priority was to start
+  held,      ///< its client takes nothing, and nothing else could go on
+  stall,     ///< nothing could go on, and it comes last
+  order      ///< an operator's word
+};
+
+std::string_view name_of(preempt_cause cause);
+
 /// scheduler -> gateway, at most one a settled step: the chunks of all its rows.
 struct chunk_batch {
   /// Its first row has been launched, behind so many prompt tokens from the cache.
@@ -143,6 +155,12 @@ struct chunk_batch {
   step_id step;
   std::vector<sequence_chunk> chunks;
   std::vector<start> started;  ///< since the last batch; again where one comes back
+  struct preemption {
+    seq_id sequence;
+    preempt_cause why{};
+    std::int64_t at_ns = 0;  ///< by the clock of the rank's device
+  };
+  std::vector<preemption> preempted;  ///< since the last batch
 };
 
 }  // namespace deepinfer

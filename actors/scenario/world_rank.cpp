@@ -218,7 +218,7 @@ void played_rank::on_start(const scheduler_core& core, const bubble_accountant& 
 void played_rank::log_preempted(const scheduler_outbox& box) {
   for (; preempted_logged_ < box.preempted.size(); ++preempted_logged_)
     log_.happened(now_us(), scenario_event_kind::preempted,
-                  request_of(box.preempted[preempted_logged_]));
+                  request_of(box.preempted[preempted_logged_].sequence));
 }
 
 void played_rank::on_launch(const step_plan& plan, const scheduler_core& core) {

@@ -28,7 +28,8 @@ int track_of(std::size_t phase) {
   return static_cast<int>(track::device) + phase_tracks[phase];
 }
 
-std::int64_t first_time(std::span<const step_trace> steps, std::span<const request_span> requests) {
+std::int64_t first_time(std::span<const step_trace> steps, std::span<const request_span> requests,
+                        std::span<const preemption_mark> preempted) {
   constexpr auto never = std::numeric_limits<std::int64_t>::max();
   auto first = never;
   const auto note = [&first](std::int64_t time) {
@@ -39,6 +40,7 @@ std::int64_t first_time(std::span<const step_trace> steps, std::span<const reque
     for (const auto begin : it.device.begin_ns) note(begin);
   }
   for (const auto& it : requests) note(it.queued_ns);
+  for (const auto& it : preempted) note(it.at_ns);
   return first == never ? 0 : first;
 }
 
@@ -94,6 +96,15 @@ public:
     part("prefill", it.prefill_ns, it.decode_ns);
     part("decode", it.decode_ns, it.end_ns);
     async('e', it, name, name, it.end_ns, "{}");
+  }
+
+  /// On the row of plans, which are what takes sequences their blocks.
+  void preemption(const preemption_mark& it) {
+    if (it.at_ns <= 0) return;
+    event(R"({{"ph":"i","s":"t","name":"preempt","cat":"request","pid":{},"tid":{},"ts":{:.3f},)"
+          R"("args":{{"request":{},"answer":{},"why":{}}}}})",
+          it.rank.value, static_cast<int>(track::plan), micros(it.at_ns),
+          to_text(json::string(it.id)), it.answer, to_text(json::string(it.why)));
   }
 
   std::string take() && {
@@ -165,12 +176,17 @@ private:
 }  // namespace
 
 std::string chrome_trace(std::span<const step_trace> steps) {
-  return chrome_trace(steps, {});
+  return chrome_trace(steps, std::span<const request_span>());
 }
 
-std::string chrome_trace(std::span<const step_trace> steps,
-                         std::span<const request_span> requests) {
-  chrome_writer writer(first_time(steps, requests));
+std::string chrome_trace(std::span<const step_trace> steps, const span_ring& ring) {
+  const auto begin_ns = begin_of(steps);
+  return chrome_trace(steps, ring.since(begin_ns), ring.preempted_since(begin_ns));
+}
+
+std::string chrome_trace(std::span<const step_trace> steps, std::span<const request_span> requests,
+                         std::span<const preemption_mark> preempted) {
+  chrome_writer writer(first_time(steps, requests, preempted));
   std::vector<std::int32_t> ranks;
   const auto note_rank = [&](rank_id rank) {
     if (std::find(ranks.begin(), ranks.end(), rank.value) != ranks.end()) return;
@@ -179,8 +195,10 @@ std::string chrome_trace(std::span<const step_trace> steps,
   };
   for (const auto& it : steps) note_rank(it.rank);
   for (const auto& it : requests) note_rank(it.rank);
+  for (const auto& it : preempted) note_rank(it.rank);
   for (const auto& it : steps) writer.step(it);
   for (const auto& it : requests) writer.request(it);
+  for (const auto& it : preempted) writer.preemption(it);
   return std::move(writer).take();
 }
 

@@ -38,4 +38,18 @@ std::vector<request_span> span_ring::since(std::int64_t begin_ns) const {
   return out;
 }
 
+void span_ring::note(preemption_mark entry) {
+  const std::lock_guard lock(guard_);
+  marks_.push_back(std::move(entry));
+  if (marks_.size() > limit_) marks_.pop_front();
+}
+
+std::vector<preemption_mark> span_ring::preempted_since(std::int64_t begin_ns) const {
+  const std::lock_guard lock(guard_);
+  std::vector<preemption_mark> out;
+  for (const auto& it : marks_)
+    if (it.at_ns >= begin_ns) out.push_back(it);
+  return out;
+}
+
 }  // namespace deepinfer

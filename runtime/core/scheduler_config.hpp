@@ -44,10 +44,10 @@ struct scheduler_policy {
   bool priority_preempts = false;  ///< may who waits displace who runs with a lower priority
   /// A rank with a larger share of its blocks in use starts nobody while rows decode.
   double used_share_max = 1.0;
-  std::int32_t min_decode_gap = 0;   ///< decode steps between prefill steps, while rows decode
+  std::int32_t min_decode_gap = 0;  ///< decode steps between prefill steps, while rows decode
   /// Most prefill steps in a row while rows decode; 0: one where there is a gap, else no bound.
   std::int32_t max_prefill_run = 0;
-  bool stop_in_reasoning = true;     ///< do stop strings apply before the end of reasoning
+  bool stop_in_reasoning = true;  ///< do stop strings apply before the end of reasoning
 };
 
 struct scheduler_config {
@@ -92,7 +92,11 @@ struct scheduler_outbox {
   lease_return leases;             ///< to the release collector
   kv_reserve want;                 ///< to the allocator
   std::vector<sample_gate> gates;  ///< to the worker, of launched steps
-  std::vector<seq_id> preempted;   ///< for those who watch
+  struct preemption {
+    seq_id sequence;
+    preempt_cause why{};
+  };
+  std::vector<preemption> preempted;  ///< for those who watch
   /// `leases` must be sent: it has entries, or a fence of earlier ones has settled.
   bool leases_due = false;
 

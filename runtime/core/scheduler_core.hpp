@@ -202,7 +202,7 @@ private:
   sequence_state* next_victim(const sequence_state& requester) const;
   bool may_displace(const sequence_state& victim, const sequence_state& requester) const;
   bool is_picked(const sequence_state& sequence) const;
-  void take_away(sequence_state& sequence);
+  void take_away(sequence_state& sequence, preempt_cause why);
   void queue_again(sequence_state& sequence);
   void break_stall();
   bool displace_held();

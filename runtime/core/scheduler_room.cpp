@@ -89,7 +89,9 @@ void scheduler_core::want_room(std::int64_t blocks, room& left, const sequence_s
     auto* victim = next_victim(requester);
     if (!victim) break;
     const auto gained = book_.exclusive(victim->lease.blocks());
-    take_away(*victim);
+    take_away(*victim, is_start               ? preempt_cause::priority
+                       : victim == &requester ? preempt_cause::own_room
+                                              : preempt_cause::room);
     left.coming += gained;
     has_displaced = has_made_room_ = true;
     if (victim == &requester) return;
@@ -102,12 +104,12 @@ void scheduler_core::want_room(std::int64_t blocks, room& left, const sequence_s
   left.coming -= std::min(left.coming, blocks - now);
 }
 
-void scheduler_core::take_away(sequence_state& sequence) {
+void scheduler_core::take_away(sequence_state& sequence, preempt_cause why) {
   leave_running(sequence);
   give_back(sequence, sequence.ledger.newest());
   sequence.ledger.restart();
   ++totals_.preemptions;
-  outbox_.preempted.push_back(sequence.id());
+  outbox_.preempted.push_back({sequence.id(), why});
   if (config_.policy.preempt_output == preempt_rule::deliver && sequence.ledger.refs() > 0) {
     sequence.phase = sequence_phase::preempted;
     ++preempted_;
@@ -134,12 +136,12 @@ void scheduler_core::queue_again(sequence_state& sequence) {
 bool scheduler_core::preempt(seq_id sequence) {
   const auto found = sequences_.find(sequence);
   if (found == sequences_.end() || found->second->phase != sequence_phase::running) return false;
-  take_away(*found->second);
+  take_away(*found->second, preempt_cause::order);
   return true;
 }
 
 void scheduler_core::preempt_all() {
-  while (!running_.empty()) take_away(*running_.front());
+  while (!running_.empty()) take_away(*running_.front(), preempt_cause::order);
 }
 
 // Nothing flies, nothing could be planned, and nobody will give anything back. Who is held gives
@@ -159,7 +161,7 @@ void scheduler_core::break_stall() {
   auto* last = running_.front();
   for (auto* it : running_)
     if (is_safer(*last, *it)) last = it;
-  if (running_.size() > 1) return take_away(*last);
+  if (running_.size() > 1) return take_away(*last, preempt_cause::stall);
   sequence_chunk chunk;
   chunk.sequence = last->id();
   chunk.first_output = static_cast<std::int32_t>(last->ledger.emitted());
@@ -177,7 +179,7 @@ bool scheduler_core::displace_held() {
   const auto found =
     std::find_if(running_.begin(), running_.end(), [](const auto* it) { return it->is_held; });
   if (found == running_.end()) return false;
-  take_away(**found);
+  take_away(**found, preempt_cause::held);
   return true;
 }
 

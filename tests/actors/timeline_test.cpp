@@ -3,7 +3,8 @@
 
 #include <map>
 
-#include "actors/node.hpp"
+#include "actors/client_state.hpp"
+#include "actors/node_state.hpp"
 #include "runtime/base/json.hpp"
 #include "tests/actors/faulty_node.hpp"
 #include "tests/actors/read_answer.hpp"
@@ -96,4 +97,61 @@ TEST_CASE("a step that is planned while a forward runs lies under it in the time
   CHECK(forwards[0].begin < plans[1].begin);
   CHECK(plans[1].end < forwards[0].end);
   CHECK(forwards[0].end <= forwards[1].begin);
+}
+
+TEST_CASE("a preemption is an instant in the timeline, with whose it was and why") {
+  auto it = start_hash_node(endless());
+  const auto client = it.engine->connect();
+  auto request = greedy(prompt_ids("a", 9), many_tokens);
+  request.request_id = "victim \"of\" an order";
+  auto open = client.generate(request).value();
+  REQUIRE(open.next(patience).value());
+  scheduler_order order;
+  order.what = scheduler_order::verb::preempt_all;
+  auto& inside = it.engine->inside();
+  REQUIRE(ask_and_wait<bool>(inside.system(), inside.replicas.front()->supervisor,
+                             std::chrono::seconds{10}, order)
+            .value());
+  const auto preempted = [&] {
+    std::vector<json::object> out;
+    const auto trace = parse_json(it.engine->trace(4096).value());
+    REQUIRE(trace.has_value());
+    for (const auto& event : trace->at("traceEvents").as_array())
+      if (event.at("ph") == "i" && event.at("name") == "preempt") out.push_back(event.as_object());
+    return out;
+  };
+  for (int turn = 0; turn < 200'000 && preempted().empty(); ++turn) {
+  }
+  const auto events = preempted();  // while its request still runs
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].at("args").at("request") == json::string(request.request_id));
+  CHECK(events[0].at("args").at("answer") == 0);
+  CHECK(events[0].at("args").at("why") == "order");
+  CHECK(events[0].at("pid") == 0);
+  CHECK(events[0].at("ts").to_number<double>() > 0);
+  CHECK(client.cancel(request.request_id).value());
+  check_at_rest(it);
+}
+
+TEST_CASE("where the pool is too small every preemption is in the timeline, for want of room") {
+  hash_node_options options;
+  options.num_kv_blocks = 40;
+  const auto it = start_hash_node(options);
+  const auto client = it.engine->connect();
+  std::vector<stream> open;
+  for (int i = 0; i < 4; ++i)
+    open.push_back(client.generate(greedy(prompt_ids("p" + std::to_string(i), 9), 80)).value());
+  for (auto& chunks : open) CHECK(test::read_answer(chunks, patience).ids.size() == 80);
+  const auto trace = parse_json(it.engine->trace(4096).value());
+  REQUIRE(trace.has_value());
+  std::uint64_t seen = 0;
+  for (const auto& event : trace->at("traceEvents").as_array()) {
+    if (event.at("ph") != "i" || event.at("name") != "preempt") continue;
+    ++seen;
+    const std::string why = event.at("args").at("why").as_string().c_str();
+    CHECK_MESSAGE((why == "room" || why == "own_room" || why == "stall"), why);
+  }
+  CHECK(seen > 0);
+  CHECK(seen == client.stats()->preemptions);
+  check_at_rest(it);
 }

@@ -239,3 +239,25 @@ TEST_CASE("a request is an async event whose parts follow each other, however fa
   CHECK(queued["queued"].begin == 0.5);
   CHECK(queued["queued"].end == doctest::Approx(0.7));
 }
+
+TEST_CASE("preemptions are instants on the row of plans, those since the first step, the newest") {
+  span_ring ring(2);
+  for (const auto at_ns : {100, 3000, 4000}) ring.note({"a\"b\n", 1, {2}, at_ns, "room"});
+  CHECK(ring.preempted_since(0).size() == 2);  // no more than the ring holds
+  CHECK(ring.preempted_since(3500).size() == 1);
+  const auto marks = ring.preempted_since(0);
+  const auto parsed = parse_json(chrome_trace({}, {}, marks));
+  REQUIRE(parsed.has_value());
+  std::vector<double> times;
+  for (const auto& event : parsed->at("traceEvents").as_array()) {
+    if (event.at("ph") != "i") continue;
+    times.push_back(event.at("ts").to_number<double>());
+    CHECK(event.at("name") == "preempt");
+    CHECK(event.at("pid") == 2);
+    CHECK(event.at("tid") == 1);
+    CHECK(event.at("args").at("request") == "a\"b\n");
+    CHECK(event.at("args").at("answer") == 1);
+    CHECK(event.at("args").at("why") == "room");
+  }
+  CHECK(times == std::vector<double>{0.0, 1.0});
+}

@@ -327,7 +327,7 @@ void rank_world::cut_tables() {
 
 void rank_world::send() {
   core_.take_outbox(box_);
-  for (const auto id : box_.preempted) {
+  for (const auto& [id, why] : box_.preempted) {
     auto& view = views_.at(id.value);
     ++view.preemptions;
     const auto* sequence = core_.find(id);
