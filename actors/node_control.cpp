@@ -6,6 +6,7 @@
 
 #include "actors/client_state.hpp"
 #include "actors/dashboard_snapshot.hpp"
+#include "actors/gather.hpp"
 #include "actors/rank_metrics.hpp"
 #include "actors/rank_policy.hpp"
 #include "actors/rank_supervisor.hpp"
@@ -43,43 +44,12 @@ void deliver(string_promise& promise, result<std::string> answer) {
     promise.deliver(to_caf(answer.error()));
 }
 
-/// What the ranks have answered so far. `finish` is called when the last has, or has failed to.
-template <class Answer>
-struct gathering {
-  std::size_t waiting = 0;
-  std::vector<Answer> answers;
-  error failure;  ///< of the last that failed
-  std::function<void(gathering&)> finish;
-
-  void one_less() {
-    if (--waiting == 0) finish(*this);
-  }
-};
-
-/// Asks every rank the same and calls `finish` once, with the answers that came.
+/// Asks every rank the same. The ranks that can't answer are down: what the others say is worth
+/// having, unless that is nothing.
 template <class Answer, class... Args>
-void ask_ranks(pointer self, std::function<void(gathering<Answer>&)> finish, const Args&... args) {
-  const auto all = std::make_shared<gathering<Answer>>();
-  all->finish = std::move(finish);
-  all->waiting = self->state.links.ranks.size() + 1;
-  for (const auto& rank : self->state.links.ranks)
-    ask(self, rank, rank_timeout, args...)
-      .then(
-        [all](Answer& answer) {
-          all->answers.push_back(std::move(answer));
-          all->one_less();
-        },
-        [all](caf::error& failure) {
-          all->failure = from_caf(failure);
-          all->one_less();
-        });
-  all->one_less();
-}
-
-/// The ranks that could not answer are down: what the others say is worth having.
-template <class Answer>
-bool is_worth_having(const gathering<Answer>& all, std::size_t ranks) {
-  return !all.answers.empty() || ranks == 0;
+void ask_ranks(pointer self, std::function<void(gathered<Answer>&)> next, const Args&... args) {
+  gathering<Answer, pointer> all(self, rank_timeout, std::move(next));
+  for (const auto& rank : self->state.links.ranks) all.ask(rank, args...);
 }
 
 string_promise answer_trace(pointer self, const std::string& bytes) {
@@ -92,9 +62,9 @@ string_promise answer_trace(pointer self, const std::string& bytes) {
   }
   ask_ranks<std::vector<step_trace>>(
     self,
-    [self, promise](gathering<std::vector<step_trace>>& all) mutable {
-      if (!is_worth_having(all, self->state.links.ranks.size())) {
-        promise.deliver(to_caf(all.failure));
+    [self, promise](gathered<std::vector<step_trace>>& all) mutable {
+      if (all.answers.empty() && !all.failures.empty()) {
+        promise.deliver(std::move(all.failures.front()));
         return;
       }
       std::vector<step_trace> steps;
@@ -112,7 +82,7 @@ string_promise answer_metrics(pointer self) {
   auto promise = self->make_response_promise<std::string>();
   ask_ranks<node_stats>(
     self,
-    [self, promise](gathering<node_stats>& all) mutable {
+    [self, promise](gathered<node_stats>& all) mutable {
       node_stats sum;
       for (const auto& of_rank : all.answers) add(sum, of_rank);
       auto& counts = *self->state.links.counts;
@@ -161,7 +131,7 @@ private:
   void take_stats() {
     ask_ranks<node_stats>(
       self_,
-      [self = shared_from_this()](gathering<node_stats>& all) {
+      [self = shared_from_this()](gathered<node_stats>& all) {
         for (const auto& of_rank : all.answers) add(self->view_.stats, of_rank);
         self->take_steps();
       },
@@ -171,7 +141,7 @@ private:
   void take_steps() {
     ask_ranks<std::vector<step_trace>>(
       self_,
-      [self = shared_from_this()](gathering<std::vector<step_trace>>& all) {
+      [self = shared_from_this()](gathered<std::vector<step_trace>>& all) {
         auto& steps = self->view_.steps;
         for (const auto& of_rank : all.answers)
           steps.insert(steps.end(), of_rank.begin(), of_rank.end());
@@ -260,12 +230,12 @@ string_promise answer_config_set(pointer self, const std::string& bytes) {
   }
   ask_ranks<bool>(
     self,
-    [self, promise, change = *std::move(change)](gathering<bool>& all) mutable {
-      const bool is_done =
-        all.answers.size() == self->state.links.ranks.size() &&
-        std::find(all.answers.begin(), all.answers.end(), false) == all.answers.end();
+    [self, promise, change = *std::move(change)](gathered<bool>& all) mutable {
+      const bool is_done = all.failures.empty() && std::find(all.answers.begin(), all.answers.end(),
+                                                             false) == all.answers.end();
       if (is_done) return finish_change(self, promise, change);
-      const auto why = all.failure.message.empty() ? "a rank is down" : all.failure.message;
+      const auto why =
+        all.failures.empty() ? "a rank is down" : from_caf(all.failures.front()).message;
       deliver(promise, fail(errc::not_ready, change.key + ": not every rank has taken it: " + why));
     },
     *order);

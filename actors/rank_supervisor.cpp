@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/gather.hpp"
 #include "actors/kv_allocator.hpp"
 #include "actors/release_collector.hpp"
 #include "actors/scheduler.hpp"
@@ -147,25 +148,21 @@ caf::typed_response_promise<node_stats> gather_stats(pointer self) {
     promise.deliver(down);
     return promise;
   }
-  struct gathering {
-    node_stats sum;
-    int missing = 3;
-    bool has_failed = false;
-  };
-  auto shared = std::make_shared<gathering>();
-  shared->sum.rank_restarts = self->state.restarts;
-  const auto take = [promise, shared](const node_stats& part) mutable {
-    add(shared->sum, part);
-    if (--shared->missing == 0) promise.deliver(shared->sum);
-  };
-  const auto fail_once = [promise, shared](caf::error& reason) mutable {
-    if (std::exchange(shared->has_failed, true)) return;
-    promise.deliver(std::move(reason));
-  };
+  node_stats sum;
+  sum.rank_restarts = self->state.restarts;
+  gathering<node_stats, pointer> all(self, stats_timeout,
+                                     [promise, sum](gathered<node_stats>& got) mutable {
+                                       if (!got.failures.empty()) {
+                                         promise.deliver(std::move(got.failures.front()));
+                                         return;
+                                       }
+                                       for (const auto& part : got.answers) add(sum, part);
+                                       promise.deliver(sum);
+                                     });
   const auto& parts = *self->state.running;
-  ask(self, parts.scheduler, stats_timeout, stats_atom::value).then(take, fail_once);
-  ask(self, parts.allocator, stats_timeout, stats_atom::value).then(take, fail_once);
-  ask(self, parts.collector, stats_timeout, stats_atom::value).then(take, fail_once);
+  all.ask(parts.scheduler, stats_atom::value);
+  all.ask(parts.allocator, stats_atom::value);
+  all.ask(parts.collector, stats_atom::value);
   return promise;
 }
 

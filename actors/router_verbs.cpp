@@ -1,11 +1,13 @@
 #include "actors/router_verbs.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include <fmt/format.h>
 
 #include "actors/client_state.hpp"
+#include "actors/gather.hpp"
 #include "actors/rank_supervisor.hpp"
 #include "messages/wire.hpp"
 #include "runtime/base/counted.hpp"
@@ -16,22 +18,8 @@ namespace {
 constexpr std::chrono::seconds part_timeout{5};
 constexpr std::chrono::seconds flush_timeout{30};
 
-/// Answers that come one by one, and who waits for all of them. One that fails may fail the whole.
-template <class Sum>
-struct gathering {
-  Sum sum;
-  std::size_t missing = 1;  ///< one for whoever asks, while it asks
-  bool has_failed = false;
-  caf::typed_response_promise<Sum> promise;
-
-  void settle() {
-    if (--missing == 0 && !has_failed) promise.deliver(std::move(sum));
-  }
-  void fail(caf::error why) {
-    --missing;
-    if (!std::exchange(has_failed, true)) promise.deliver(std::move(why));
-  }
-};
+template <class Answer>
+using gathering_of = gathering<Answer, router_pointer>;
 
 /// The oldest first. One that was sent while replicas were asked has been told of twice.
 void put_in_order(request_list& list) {
@@ -100,28 +88,24 @@ caf::result<std::string> reset_prefix_cache(router_pointer self) {
   auto promise = self->make_response_promise<std::string>();
   scheduler_order order;
   order.what = scheduler_order::verb::flush;
-  auto shared = std::make_shared<gathering<std::string>>();
-  shared->promise = promise;
-  int replicas = 0;
-  for (const auto& [replica, it] : state.replicas) {
-    if (!it.link.supervisor) continue;
-    ++replicas;
-    ++shared->missing;
-    // A rank that is down comes back without what it had cached.
-    ask(self, it.link.supervisor, flush_timeout, order)
-      .then([shared](bool) { shared->settle(); },
-            [shared](caf::error& why) { shared->fail(std::move(why)); });
-  }
-  shared->sum = to_wire(text_reply{counted(replicas, "replica") + " reset"});
-  shared->settle();
+  // A rank that is down comes back without what it had cached; one that fails has kept it.
+  gathering_of<bool> all(self, flush_timeout, [promise](gathered<bool>& got) mutable {
+    if (!got.failures.empty()) {
+      promise.deliver(std::move(got.failures.front()));
+      return;
+    }
+    promise.deliver(to_wire(text_reply{counted(std::ssize(got.answers), "replica") + " reset"}));
+  });
+  for (const auto& [replica, it] : state.replicas)
+    if (it.link.supervisor) all.ask(it.link.supervisor, order);
   return promise;
 }
 
-/// The answer of `gathered` as bytes.
+/// The answer to a question, as bytes.
 template <class Answer, class Ask>
-caf::result<std::string> as_bytes(router_pointer self, Ask&& gathered) {
+caf::result<std::string> as_bytes(router_pointer self, Ask&& asked) {
   auto promise = self->make_response_promise<std::string>();
-  std::forward<Ask>(gathered).then(
+  std::forward<Ask>(asked).then(
     [promise](const Answer& it) mutable { promise.deliver(to_wire(it)); },
     [promise](caf::error& why) mutable { promise.deliver(std::move(why)); });
   return promise;
@@ -137,65 +121,51 @@ std::int64_t now_us_of(router_pointer self) {
 
 caf::typed_response_promise<node_stats> stats_of(router_pointer self) {
   const auto& replicas = self->state.replicas;
-  auto shared = std::make_shared<gathering<node_stats>>();
-  shared->promise = self->make_response_promise<node_stats>();
-  shared->sum.queued = static_cast<std::int32_t>(self->state.core->waiting());
+  auto promise = self->make_response_promise<node_stats>();
+  node_stats sum;
+  sum.queued = static_cast<std::int32_t>(self->state.core->waiting());
   const bool has_own = std::any_of(replicas.begin(), replicas.end(), [](const auto& it) {
     return static_cast<bool>(it.second.link.supervisor);
   });
-  const auto take = [shared](const node_stats& part) {
-    add(shared->sum, part);
-    shared->settle();
-  };
-  for (const auto& [replica, it] : replicas) {
-    const auto& link = it.link;
-    if (has_own && link.supervisor) {
-      ++shared->missing;
-      // A rank that dies while it is asked: a sum without its pool would be wrong.
-      ask(self, link.supervisor, part_timeout, stats_atom::value)
-        .then(take, [shared](caf::error& why) { shared->fail(std::move(why)); });
-    } else if (!has_own) {
-      ++shared->missing;
-      ask(self, link.front, part_timeout, stats_atom::value).then(take, [shared](caf::error&) {
-        shared->settle();
-      });
-    }
-  }
-  auto promise = shared->promise;
-  shared->settle();
+  // Of a rank that dies while it is asked: a sum without its pool would be wrong. A node elsewhere
+  // that does not answer is left out.
+  gathering_of<node_stats> all(self, part_timeout,
+                               [promise, sum, has_own](gathered<node_stats>& got) mutable {
+                                 if (has_own && !got.failures.empty()) {
+                                   promise.deliver(std::move(got.failures.front()));
+                                   return;
+                                 }
+                                 for (const auto& part : got.answers) add(sum, part);
+                                 promise.deliver(sum);
+                               });
+  for (const auto& [replica, it] : replicas)
+    if (has_own && it.link.supervisor)
+      all.ask(it.link.supervisor, stats_atom::value);
+    else if (!has_own)
+      all.ask(it.link.front, stats_atom::value);
   return promise;
 }
 
 caf::typed_response_promise<request_list> list_of(router_pointer self) {
   const auto& state = self->state;
   const auto now_us = now_us_of(self);
-  auto shared = std::make_shared<gathering<request_list>>();
-  shared->promise = self->make_response_promise<request_list>();
+  auto promise = self->make_response_promise<request_list>();
+  request_list sum;
   for (const auto& [id, it] : state.requests) {
     const auto at = state.replicas.find(it.replica);
     if (at == state.replicas.end() || !at->second.link.supervisor)
-      shared->sum.requests.push_back(info_of(id, it, now_us));
+      sum.requests.push_back(info_of(id, it, now_us));
   }
-  const auto settle = [shared] {
-    if (shared->missing == 1) put_in_order(shared->sum);
-    shared->settle();
-  };
-  for (const auto& [replica, it] : state.replicas) {
-    if (!it.link.supervisor) continue;
-    ++shared->missing;
-    ask(self, it.link.front, part_timeout, list_atom::value)
-      .then(
-        [shared, settle, number = replica](request_list& part) {
-          for (auto& info : part.requests) {
-            info.replica = number;
-            shared->sum.requests.push_back(std::move(info));
-          }
-          settle();
-        },
-        [settle](caf::error&) { settle(); });
-  }
-  auto promise = shared->promise;
-  settle();
+  // What a replica that is going has is left out.
+  gathering_of<request_list> all(
+    self, part_timeout, [promise, sum](gathered<request_list>& got) mutable {
+      for (auto& part : got.answers)
+        std::move(part.requests.begin(), part.requests.end(), std::back_inserter(sum.requests));
+      put_in_order(sum);
+      promise.deliver(std::move(sum));
+    });
+  for (const auto& [replica, it] : state.replicas)
+    if (it.link.supervisor) all.ask(it.link.front, list_atom::value);
   return promise;
 }
 
