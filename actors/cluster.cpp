@@ -7,11 +7,11 @@
 
 #include "actors/client_state.hpp"
 #include "actors/host_address.hpp"
+#include "actors/node_census.hpp"
 #include "actors/remote_link.hpp"
 #include "actors/wire_session.hpp"
 #include "messages/wire.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/base/metrics.hpp"
 
 namespace deepinfer {
 namespace {
@@ -59,15 +59,21 @@ struct cluster_state {
 
 using pointer = cluster_actor::stateful_pointer<cluster_state>;
 
+/// A member that has not said its name yet, at an address that a named one has, is that one.
 void count(pointer self) {
-  auto* counts = self->state.options.counts;
-  if (!counts) return;
-  const auto& members = self->state.members;
-  const auto up =
-    std::count_if(members.begin(), members.end(), [](const auto& it) { return it.second.is_up; });
-  counts->set(metric::cluster_nodes, static_cast<double>(up), {"up"});
-  counts->set(metric::cluster_nodes,
-              static_cast<double>(members.size() - static_cast<std::size_t>(up)), {"down"});
+  const auto& state = self->state;
+  std::map<std::string, std::string> name_at;
+  for (const auto& [number, it] : state.members) {
+    const auto at = format_host_address(it.at);
+    if (it.name != at) name_at.emplace(at, it.name);
+  }
+  node_census nodes;
+  nodes.note(state.own.name, true);
+  for (const auto& [number, it] : state.members) {
+    const auto named = name_at.find(it.name);
+    nodes.note(named == name_at.end() ? it.name : named->second, it.is_up);
+  }
+  nodes.tell(state.options.counts);
 }
 
 std::int32_t add(pointer self, origin from, const host_address& at, std::string name) {
@@ -136,6 +142,7 @@ void on_ready(pointer self, std::int32_t number, bool is_ready, const std::strin
         // Its address may lead to another node by now.
         if (again->second.name != name) withdraw(self, again->second);
         again->second.name = name;
+        count(self);
         announce(self, again->second);
       },
       [](const caf::error&) {});
@@ -240,12 +247,13 @@ cluster_actor::behavior_type run(pointer self, const cluster_start& with) {
   state.hooks = with.hooks;
   state.desk = with.desk;
   state.own = with.own;
+  count(self);
   for (const auto& at : with.peers) add(self, origin::peer, at, format_host_address(at));
   for (const auto& at : with.told) add(self, origin::told, at, format_host_address(at));
   turn(self);
   return {
     [](started_atom, std::int32_t, const std::string&, std::int32_t) {},
-    [](ended_atom, std::int32_t, const std::string&, std::int32_t) {},
+    [](ended_atom, std::int32_t, const std::string&, const request_end&) {},
     [](returned_atom, std::int32_t, const std::string&) {},
     [self](ready_atom, std::int32_t number, bool is_ready, const std::string& why) {
       on_ready(self, number, is_ready, why);

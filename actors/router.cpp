@@ -164,19 +164,13 @@ void set_gauges(const router_state& state) {
   counts->set(metric::num_requests_waiting, static_cast<double>(state.core->open() - running));
 }
 
-/// This node is one; the others are those whose replicas are elsewhere.
 void set_replica_gauges(const router_state& state) {
   auto* counts = state.links.counts;
   if (!counts) return;
   int up = 1;
   int down = 0;
   for (const auto& [replica, it] : state.replicas)
-    if (it.link.supervisor)
-      counts->set(metric::ready, it.is_ready ? 1.0 : 0.0, {it.link.name});
-    else
-      ++(it.is_ready ? up : down);
-  counts->set(metric::cluster_nodes, up, {"up"});
-  counts->set(metric::cluster_nodes, down, {"down"});
+    if (it.link.supervisor) counts->set(metric::ready, it.is_ready ? 1.0 : 0.0, {it.link.name});
 }
 
 void arm_tick(pointer self) {

@@ -9,6 +9,7 @@
 #include "actors/host_address.hpp"
 #include "actors/http_front.hpp"
 #include "actors/network_doors.hpp"
+#include "actors/node_census.hpp"
 #include "actors/product_version.hpp"
 #include "messages/wire.hpp"
 #include "runtime/base/file.hpp"
@@ -93,7 +94,13 @@ result<void> service::connect(const peer_options& peers) {
 
 result<void> service::open_doors() {
   engine_ = node_->connect();
-  if (network_) DI_TRY_VOID(network_->attach(*engine_, *node_));
+  if (network_) {
+    DI_TRY_VOID(network_->attach(*engine_, *node_));
+  } else if (!is_gateway_) {
+    node_census alone;
+    alone.note(config_.settings.actor.node_name, true);
+    alone.tell(parts_.counts.get());
+  }
   front_->attach(*engine_);
   return {};
 }

@@ -132,7 +132,6 @@ TEST_CASE("a node without replicas refuses requests, and sends them on once it k
   CHECK(client.health()->state == health_state::ready);
   CHECK(client.health()->open_requests == 2);
   CHECK(client.stats()->running == 10);
-  CHECK(it.counts->value(metric::cluster_nodes, {"up"}) == 3);
   CHECK(it.counts->value(metric::router_requests_total, {"two"}) == 1);
   const auto list = client.requests().value();
   REQUIRE(list.requests.size() == 2);

@@ -88,6 +88,14 @@ private:
   std::map<std::string, node_door_actor> up_;
 };
 
+/// The metric says so, as soon as everything has been heard.
+bool counts(const meeting_point& middle, double up, double down) {
+  return eventually([&] {
+    return middle.counts.value(metric::cluster_nodes, {"up"}) == up &&
+           middle.counts.value(metric::cluster_nodes, {"down"}) == down;
+  });
+}
+
 void check_serves(const client& engine) {
   const auto prompt = prompt_ids("a", 9);
   const auto answer = engine.generate_sync(greedy(prompt, 20), patience);
@@ -99,12 +107,14 @@ void check_serves(const client& engine) {
 
 TEST_CASE("nodes that join are sent requests, leave when they die, and come back") {
   meeting_point middle;
+  CHECK(counts(middle, 1, 0));  // itself
   auto left =
     std::make_unique<node_process>(child_settings{{"NAME", "left"}, {"JOIN", middle.address()}});
   node_process right(child_settings{{"NAME", "right"}, {"JOIN", middle.address()}});
   REQUIRE(eventually([&] { return middle.has("left") && middle.has("right"); }));
   check_serves(middle.reach("left"));
   check_serves(middle.reach("right"));
+  CHECK(counts(middle, 3, 0));
   CHECK(middle.entry("middle").origin == "self");
   CHECK(middle.entry("middle").state == "loading");
   CHECK(middle.entry("left").state == "up");
@@ -112,14 +122,17 @@ TEST_CASE("nodes that join are sent requests, leave when they die, and come back
   CHECK(middle.entry("left").port == left->port);
   left->process.kill();
   CHECK(eventually([&] { return !middle.has("left"); }));
+  CHECK(counts(middle, 2, 1));
   check_serves(middle.reach("right"));
   left =
     std::make_unique<node_process>(child_settings{{"NAME", "left"}, {"JOIN", middle.address()}});
   REQUIRE(eventually([&] { return middle.has("left"); }));
+  CHECK(counts(middle, 3, 0));  // and not the old one as well, whose port was another
   check_serves(middle.reach("left"));
   left->process.kill();
   // Who has left and says nothing more is forgotten.
   CHECK(eventually([&] { return middle.entry("left").name.empty(); }));
+  CHECK(counts(middle, 2, 0));
 }
 
 TEST_CASE("a node joins again when the one that it told was started anew") {
@@ -143,16 +156,20 @@ TEST_CASE("a peer counts while its model is there, under the name that it says")
            middle.entry(address).state == "down";
   }));
   CHECK_FALSE(middle.has("north"));
+  CHECK(counts(middle, 1, 1));
   CHECK(node->process.ask("attach") == "attached");
   REQUIRE(eventually([&] { return middle.has("north"); }));
   CHECK(middle.entry("north").origin == "peer");
+  CHECK(counts(middle, 2, 0));
   check_serves(middle.reach("north"));
   node->process.kill();
   CHECK(eventually([&] { return !middle.has("north"); }));
   CHECK(middle.entry("north").state == "down");
+  CHECK(counts(middle, 1, 1));
   node = std::make_unique<node_process>(
     child_settings{{"NAME", "north"}, {"PORT", std::to_string(port)}});
   CHECK(eventually([&] { return middle.has("north"); }));
+  CHECK(counts(middle, 2, 0));
 }
 
 TEST_CASE("a node that is a peer and joins as well counts once") {
@@ -169,6 +186,7 @@ TEST_CASE("a node that is a peer and joins as well counts once") {
   const auto listed = from_wire<node_list>(link->call(verb::nodes, {}).value());
   REQUIRE(listed);
   CHECK(listed->nodes.size() == 3);
+  CHECK(counts(middle, 2, 0));
   check_serves(middle.reach("both"));
 }
 
