@@ -51,7 +51,7 @@ result<std::unique_ptr<node>> load_engine(std::shared_ptr<live_config> config,
   std::vector<gateway_actor> gateways;
   for (const auto& it : inside.replicas) gateways.push_back(it->gateway);
   links.on_doors_changed = [door = inside.door, gateways](const engine_settings& now) {
-    tell_from_outside(door, router_config_of(now));
+    tell_from_outside(door, now);
     for (const auto& it : gateways) tell_from_outside(it, now);
   };
   inside.set_control(inside.system().spawn(node_control, std::move(links)));

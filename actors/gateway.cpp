@@ -111,7 +111,8 @@ void forget(pointer self, gateway_request& request) {
     span.rank = rank_id{state.config.replica};
     state.config.spans->add(std::move(span));
   }
-  tell_watcher(self, ended_atom::value, state.config.replica, what.id(), what.output_tokens());
+  tell_watcher(self, ended_atom::value, state.config.replica, what.id(),
+               request_end{what.output_tokens(), {}, errc::ok});
   drop(self, request);
 }
 
@@ -152,7 +153,6 @@ void end_here(pointer self, gateway_request& request, const forced_end& how) {
   touch(state, request);
 }
 
-void deliver(pointer self, const chunk_batch& batch) {
 void note_preempted(gateway_state& state, const chunk_batch& batch) {
   if (!state.config.spans) return;
   for (const auto& it : batch.preempted) {
@@ -164,6 +164,7 @@ void note_preempted(gateway_state& state, const chunk_batch& batch) {
   }
 }
 
+void deliver(pointer self, const chunk_batch& batch) {
   auto& state = self->state;
   if (!state.rank)
     return;  // of one that was lost: its requests have ended, or start again elsewhere
@@ -176,8 +177,8 @@ void note_preempted(gateway_state& state, const chunk_batch& batch) {
       tell_watcher(self, started_atom::value, state.config.replica, request->what.id(),
                    start.cached_tokens);
   }
-  for (const auto& it : batch.chunks) {
   note_preempted(state, batch);
+  for (const auto& it : batch.chunks) {
     const auto found = state.by_sequence.find(it.sequence);
     if (found == state.by_sequence.end()) continue;  // its client has left
     const auto [request, answer] = found->second;

@@ -23,9 +23,6 @@ constexpr auto control_timeout = 10s;
 constexpr std::int32_t held_least = 4;
 constexpr std::int32_t held_share = 4;
 
-static_assert(static_cast<int>(routing_rule::round_robin) ==
-              static_cast<int>(route_rule::round_robin));
-
 std::int32_t capacity_of(std::int32_t max_num_seqs) {
   return max_num_seqs + std::max(held_least, max_num_seqs / held_share);
 }
@@ -65,12 +62,13 @@ scheduler_config scheduler_config_of(const engine_settings& settings, const rank
 }
 
 router_links router_links_of(const engine_settings& settings, const node_facts& facts,
-                             metrics* counts) {
+                             metrics* counts, bool is_served) {
   router_links out;
   out.config = router_config_of(settings);
   out.node_name = settings.actor.node_name;
   out.counts = counts;
   out.max_n = settings.server.max_n;
+  if (is_served) out.log_requests = settings.observability.log_requests;
   if (facts.max_model_len > 0) out.max_outputs = facts.max_model_len;
   return out;
 }
@@ -111,17 +109,6 @@ rank_config rank_config_of(const engine_settings& settings, const rank_machines&
 
 }  // namespace
 
-router_config router_config_of(const engine_settings& settings) {
-  router_config out;
-  out.rules.rule = static_cast<route_rule>(settings.server.routing);
-  out.rules.imbalance_tokens = settings.engine.max_num_batched_tokens;
-  out.fair_shares = settings.server.fair_shares;
-  out.max_queued = settings.server.max_queued_requests;
-  out.queue_timeout_us =
-    std::chrono::duration_cast<std::chrono::microseconds>(settings.server.queue_timeout).count();
-  return out;
-}
-
 node::machinery::machinery(node_parts given)
   : parts(std::move(given)),
     is_served(parts.host != nullptr) {
@@ -130,7 +117,7 @@ node::machinery::machinery(node_parts given)
 }
 
 void node::machinery::start_router(const engine_settings& settings, const node_facts& facts) {
-  door = system().spawn(router, router_links_of(settings, facts, parts.counts.get()));
+  door = system().spawn(router, router_links_of(settings, facts, parts.counts.get(), is_served));
 }
 
 void node::machinery::add_replica(const engine_settings& settings, rank_machines brought) {

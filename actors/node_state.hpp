@@ -17,9 +17,6 @@
 
 namespace deepinfer {
 
-/// How the node's router queues and chooses, by the settings.
-router_config router_config_of(const engine_settings& settings);
-
 /// Stops in this order: what waits in the router, gateways, ranks, control, router, devices.
 struct node::machinery {
   /// Destroyed in reverse order: the doors of completions behind the device that calls them.

@@ -5,26 +5,14 @@
 
 #include <fmt/format.h>
 
-#include "runtime/base/json.hpp"
+#include "actors/request_log.hpp"
 #include "runtime/base/random.hpp"
 
 namespace deepinfer {
 namespace {
 
-/// Of a text in a log line; a prompt may have a megabyte.
-constexpr std::size_t most_logged = 4096;
-
-std::string in_quotes(std::string_view text) {
-  return to_text(json::value(json::string(text.substr(0, most_logged))));
-}
-
 double ms(std::int64_t us) {
   return static_cast<double>(us) / 1000.0;
-}
-
-/// The trace of a W3C trace context: version-TRACE-parent-flags.
-std::string trace_of(const std::string& traceparent) {
-  return traceparent.size() >= 35 ? traceparent.substr(3, 32) : std::string();
 }
 
 std::int64_t between(std::int64_t begin, std::int64_t end) {
@@ -276,7 +264,6 @@ request_span open_request::span(std::int64_t now_us) const {
 std::string open_request::log_line(std::optional<request_phase> gone_in,
                                    std::int64_t now_us) const {
   std::string out = "request " + id_;
-  // What a client calls itself may hold anything: quoted, it cannot pass for a line of its own.
   if (!client_request_id_.empty()) out += " client_id=" + in_quotes(client_request_id_);
   if (!tenant_.empty()) out += " tenant=" + in_quotes(tenant_);
   if (!trace_id_.empty()) out += " trace=" + trace_id_;

@@ -93,6 +93,13 @@ struct scheduler_order {
   scheduler_policy policy{};  ///< set_policy
 };
 
+/// How a request has ended at a replica.
+struct request_end {
+  std::int32_t outputs = 0;
+  std::string finish;  ///< reason of each answer; empty: the replica has logged the end itself
+  errc code = errc::ok;
+};
+
 /// KV ALLOCATOR: owns the pool of blocks and slots of one rank.
 using kv_allocator_actor = caf::typed_actor<
   // The scheduler asks for credit ahead of need. It is told kv_grant with what is truly free; what
@@ -198,8 +205,8 @@ using gateway_actor = rank_client_actor::extend_with<front_actor>::extend<
 using request_watcher_actor = caf::typed_actor<
   // The first row of a request was launched, behind so many prompt tokens from the cache.
   note<started_atom, std::int32_t, std::string, std::int32_t>,
-  // A request has ended, with so many outputs.
-  note<ended_atom, std::int32_t, std::string, std::int32_t>,
+  // A request has ended.
+  note<ended_atom, std::int32_t, std::string, request_end>,
   // The replica was lost before a request had started: its sink was told nothing, nobody at the
   // replica knows it any more, another may have it.
   note<returned_atom, std::int32_t, std::string>,
@@ -248,6 +255,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::plan_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::result_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::gate_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::scheduler_order)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::request_end)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::submit_batch)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::kv_grant)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::engine_settings)

@@ -150,9 +150,19 @@ void let_sink_go(pointer self, const caf::actor& sink) {
   sinks.erase(found);
 }
 
-void tell_ended(pointer self, const std::string& id, std::int32_t outputs) {
-  for (const auto& it : self->state.watchers)
-    tell(self, it.actor, ended_atom::value, it.number, id, outputs);
+void note_finish(remote_link_state::open_request& it, const token_chunk& chunk) {
+  if (!chunk.finish) return;
+  it.finished[chunk.index] = chunk.finish->reason;
+  if (chunk.finish->code != errc::ok) it.code = chunk.finish->code;
+}
+
+/// One that ends without a finish had a client that has gone.
+request_end end_of(const remote_link_state::open_request& it) {
+  request_end out{it.outputs, {}, it.code};
+  for (const auto& [answer, reason] : it.finished)
+    out.finish += fmt::format("{}{}", out.finish.empty() ? "" : ",", name_of(reason));
+  if (out.finish.empty()) out.finish = "gone";
+  return out;
 }
 
 /// The node has not taken it: the error that answers its start says all, and who asked may try
@@ -167,9 +177,10 @@ void forget_untaken(pointer self, const std::string& id) {
 void forget(pointer self, const std::string& id) {
   const auto found = self->state.requests.find(id);
   if (found == self->state.requests.end()) return;
-  const auto outputs = found->second.outputs;
+  const auto end = end_of(found->second);
   forget_untaken(self, id);
-  tell_ended(self, id, outputs);
+  for (const auto& it : self->state.watchers)
+    tell(self, it.actor, ended_atom::value, it.number, id, end);
 }
 
 /// Ends a request here. Its sink gets the last chunks.
@@ -182,6 +193,7 @@ void end_here(pointer self, const std::string& id, errc code, const std::string&
   forget(self, id);
 }
 
+  for (const auto& chunk : list.chunks) note_finish(found->second, chunk);
 void end_all(pointer self, errc code, const std::string& message) {
   for (const auto& id : self->state.open.ids()) {
     const auto found = self->state.requests.find(id);
@@ -302,7 +314,8 @@ void pass(pointer self, token_chunk& chunk, std::map<caf::actor, chunk_list>& li
   if (verdict == request_ledger::verdict::gap) {
     log(severity::error, "node at {}: chunk {} of {} is out of order", place(self), chunk.seq, id);
     tell_remote(self, state.session, cancel_atom::value, id);
-    for (auto& last : state.open.end(id, errc::internal, "chunks of the request were lost"))
+    for (auto& last : state.open.end(id, errc::internal, "chunks of the request were lost")) {
+      note_finish(it, last);
       lists[it.sink].chunks.push_back(std::move(last));
     return forget(self, id);
   }
@@ -315,6 +328,7 @@ void pass(pointer self, token_chunk& chunk, std::map<caf::actor, chunk_list>& li
     forget(self, id);
   else
     give_credit(self, id, it);
+  note_finish(it, chunk);
 }
 
 void deliver(pointer self, const std::string& bytes) {

@@ -59,9 +59,11 @@ struct remote_link_state {
   struct open_request {
     caf::actor sink;
     bool has_own_window = false;
-    bool is_taken = false;     ///< the node has answered, or sent chunks
-    std::int32_t owed = 0;     ///< credit not given yet
-    std::int32_t outputs = 0;  ///< tokens so far
+    bool is_taken = false;                           ///< the node has answered, or sent chunks
+    std::int32_t owed = 0;                           ///< credit not given yet
+    std::int32_t outputs = 0;                        ///< tokens so far
+    std::map<std::int32_t, finish_reason> finished;  ///< its answers that have
+    errc code = errc::ok;                            ///< of the last that failed
   };
   struct watcher {
     std::int32_t number = 0;

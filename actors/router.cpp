@@ -5,7 +5,8 @@
 #include <fmt/format.h>
 
 #include "actors/client_state.hpp"
-#include "actors/request_counts.hpp"
+#include "actors/request_log.hpp"
+#include "actors/router_ends.hpp"
 #include "actors/router_verbs.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/core/prompt_outline.hpp"
@@ -16,11 +17,13 @@ namespace {
 using pointer = router_pointer;
 using open_request = router_state::open_request;
 
+static_assert(static_cast<int>(routing_rule::round_robin) ==
+              static_cast<int>(route_rule::round_robin));
+
 void pump(pointer self);
 
 const error closing{errc::server_shutdown, "the node stops", {}};
 const error draining{errc::draining, "the node is draining: it takes no new requests", {}};
-const error cancelled{errc::cancelled, "cancelled", {}};
 
 void count_refusal(const router_state& state, errc code) {
   if (!state.links.counts) return;
@@ -38,66 +41,6 @@ void count_refusal(const router_state& state, errc code) {
 
 void watch_sink(pointer self, const caf::actor& sink) {
   if (++self->state.sinks[sink.address()] == 1) self->monitor(sink);
-}
-
-void unwatch_sink(pointer self, const caf::actor& sink) {
-  const auto found = self->state.sinks.find(sink.address());
-  if (found == self->state.sinks.end() || --found->second > 0) return;
-  self->demonitor(sink);
-  self->state.sinks.erase(found);
-}
-
-/// Nobody knows how many chunks of a started request its sink has got: the numbers begin again.
-void send_last_chunks(const std::string& id, const open_request& it, finish_reason reason,
-                      const error& why) {
-  chunk_list list;
-  for (std::int32_t i = 0; i < it.answers; ++i) {
-    token_chunk chunk;
-    chunk.request_id = id;
-    chunk.seq = static_cast<std::uint64_t>(i);
-    chunk.index = i;
-    chunk.finish.emplace();
-    chunk.finish->reason = reason;
-    chunk.finish->code = why.code;
-    chunk.finish->message = why.message;
-    chunk.is_last = i + 1 == it.answers;
-    list.chunks.push_back(std::move(chunk));
-  }
-  tell_from_outside(it.sink, chunk_atom::value, std::move(list));
-}
-
-/// Forgets a request; what is left to be said has been said.
-open_request extract(pointer self, const std::string& id) {
-  auto node = self->state.requests.extract(id);
-  unwatch_sink(self, node.mapped().sink);
-  return std::move(node.mapped());
-}
-
-/// Ends a request that no replica will end: as the answer where it has had none, else by chunks.
-void end_with(pointer self, const std::string& id, const error& why) {
-  auto it = extract(self, id);
-  if (it.answer)
-    it.answer->deliver(to_caf(why));
-  else
-    send_last_chunks(id, it, finish_reason::error, why);
-}
-
-/// No replica counts a request that never came to one.
-void count_cancelled(pointer self, const open_request& it) {
-  const request_counts counts(self->state.links.counts);
-  counts.aborted(request_phase::queued);
-  for (std::int32_t i = 0; i < it.answers; ++i)
-    counts.answer_ended(finish_reason::abort, 0, std::nullopt, 0);
-  counts.request_ended(now_us_of(self) - it.arrived_us);
-}
-
-  asked.is_forwarded = asked.is_forwarded || link.is_peer;
-/// A cancelled request ends as one that was running: it is taken, and over.
-void end_cancelled(pointer self, const std::string& id) {
-  auto it = extract(self, id);
-  count_cancelled(self, it);
-  if (it.answer) it.answer->deliver(id);
-  send_last_chunks(id, it, finish_reason::abort, cancelled);
 }
 
 void wait_again(open_request& it) {
@@ -148,11 +91,11 @@ void send(pointer self, const request_route& route) {
   // One elsewhere may let it wait in its own queue, as long as it sees fit; its leaving is told.
   auto asked = *it.asked;
   asked.waited_us = now_us_of(self) - it.arrived_us;
+  asked.is_forwarded = asked.is_forwarded || link.is_peer;
   self->request(link.front, caf::infinite, generate_atom::value, std::move(asked), it.sink)
     .then([self, id = route.id, attempt](const std::string&) { on_accepted(self, id, attempt); },
           [self, id = route.id, attempt](caf::error& why) {
             on_refused(self, id, attempt, from_caf(why));
-  out.is_forwarded = request.is_forwarded;
           });
 }
 
@@ -167,8 +110,6 @@ void set_gauges(const router_state& state) {
 void set_replica_gauges(const router_state& state) {
   auto* counts = state.links.counts;
   if (!counts) return;
-  int up = 1;
-  int down = 0;
   for (const auto& [replica, it] : state.replicas)
     if (it.link.supervisor) counts->set(metric::ready, it.is_ready ? 1.0 : 0.0, {it.link.name});
 }
@@ -211,6 +152,7 @@ route_request route_of(const router_state& state, const generate_request& reques
       : -1;
   out.priority = request.priority;
   out.sequences = n;
+  out.is_forwarded = request.is_forwarded;
   return out;
 }
 
@@ -220,31 +162,38 @@ std::string free_id(router_state& state) {
   return id;
 }
 
-caf::result<std::string> generate(pointer self, generate_request& request, const caf::actor& sink) {
-  auto& state = self->state;
-  if (state.is_closing) return to_caf(closing);
-  if (state.is_draining) {
-    count_refusal(state, errc::draining);
-    return to_caf(draining);
-  }
-  if (request.request_id.empty()) request.request_id = free_id(state);
-  auto route = route_of(state, request);
+/// What an operator, a sink's end and the log want to know of it.
+open_request open_request_of(pointer self, const generate_request& request,
+                             const route_request& route, const caf::actor& sink) {
   open_request it;
   it.sink = sink;
   it.tenant = request.tenant;
   it.client_request_id = request.client_request_id;
+  it.trace_id = trace_of(request.traceparent);
   it.answers = route.sequences;
   it.prompt_tokens = static_cast<std::int32_t>(route.prompt_tokens);
   it.arrived_us = now_us_of(self);
-  if (auto taken = state.core->submit(std::move(route), it.arrived_us); !taken) {
-    count_refusal(state, taken.error().code);
+  return it;
+}
+
+caf::result<std::string> generate(pointer self, generate_request& request, const caf::actor& sink) {
+  auto& state = self->state;
+  if (request.request_id.empty()) request.request_id = free_id(state);
+  const auto id = request.request_id;
+  auto route = route_of(state, request);
+  auto it = open_request_of(self, request, route, sink);
+  it.asked = std::make_shared<const generate_request>(std::move(request));
+  auto taken = state.is_closing    ? result<void>(tl::unexpected<error>(closing))
+               : state.is_draining ? result<void>(tl::unexpected<error>(draining))
+                                   : state.core->submit(std::move(route), it.arrived_us);
+  if (!taken) {
+    if (!state.is_closing) count_refusal(state, taken.error().code);
+    log_end(self, id, it, {0, std::string(name_of(finish_reason::error)), taken.error().code});
     pump(self);
     return to_caf(taken.error());
   }
   auto promise = self->make_response_promise<std::string>();
   it.answer = promise;
-  const auto id = request.request_id;
-  it.asked = std::make_shared<const generate_request>(std::move(request));
   watch_sink(self, sink);
   state.requests.emplace(id, std::move(it));
   pump(self);
@@ -277,8 +226,7 @@ void on_sink_down(pointer self, const caf::actor_addr& gone) {
   state.sinks.erase(gone);
   for (const auto& id : waiting) {
     state.core->cancel(id);
-    count_cancelled(self, state.requests.at(id));
-    end_with(self, id, cancelled);
+    end_gone(self, id);
   }
   pump(self);
 }
@@ -313,10 +261,11 @@ void on_down(pointer self, const caf::actor_addr& gone) {
     if (it.link.front.address() == gone) return on_front_down(self, replica);
 }
 
-void on_ended(pointer self, std::int32_t replica, const std::string& id, std::int32_t outputs) {
-  if (!self->state.core->ended(replica, id, outputs)) return;
+void on_ended(pointer self, std::int32_t replica, const std::string& id, const request_end& end) {
+  if (!self->state.core->ended(replica, id, end.outputs)) return;
   auto it = extract(self, id);
   if (it.answer) it.answer->deliver(id);
+  if (!end.finish.empty()) log_end(self, id, it, end);
   pump(self);
 }
 
@@ -403,6 +352,17 @@ void close(pointer self) {
 
 }  // namespace
 
+router_config router_config_of(const engine_settings& settings) {
+  router_config out;
+  out.rules.rule = static_cast<route_rule>(settings.server.routing);
+  out.rules.imbalance_tokens = settings.engine.max_num_batched_tokens;
+  out.fair_shares = settings.server.fair_shares;
+  out.max_queued = settings.server.max_queued_requests;
+  out.queue_timeout_us =
+    std::chrono::duration_cast<std::chrono::microseconds>(settings.server.queue_timeout).count();
+  return out;
+}
+
 router_actor::behavior_type router(pointer self, router_links links) {
   auto& state = self->state;
   state.core.emplace(links.config);
@@ -437,8 +397,8 @@ router_actor::behavior_type router(pointer self, router_links links) {
       it.asked.reset();
       set_gauges(self->state);
     },
-    [self](ended_atom, std::int32_t replica, const std::string& id, std::int32_t outputs) {
-      on_ended(self, replica, id, outputs);
+    [self](ended_atom, std::int32_t replica, const std::string& id, const request_end& end) {
+      on_ended(self, replica, id, end);
     },
     [self](returned_atom, std::int32_t replica, const std::string& id) {
       on_returned(self, replica, id);
@@ -452,7 +412,10 @@ router_actor::behavior_type router(pointer self, router_links links) {
     [self](join_atom, const replica_link& link) { join(self, link); },
     [self](leave_atom, std::int32_t replica) { leave(self, replica); },
     [self](join_atom, const control_actor& control) { self->state.links.control = control; },
-    [self](const router_config& rules) { self->state.core->set_rules(rules); },
+    [self](const engine_settings& now) {
+      self->state.core->set_rules(router_config_of(now));
+      self->state.links.log_requests = now.observability.log_requests;
+    },
     [self](close_atom) { close(self); },
     [self](tick_atom) {
       self->state.tick_at_us = -1;

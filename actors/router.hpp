@@ -40,12 +40,15 @@ using router_actor = node_door_actor::extend_with<request_watcher_actor>::extend
   note<leave_atom, std::int32_t>,
   // Who answers the verbs that the router does not know.
   note<join_atom, control_actor>,
-  // Other rules for requests that come from now on.
-  note<router_config>,
+  // Other rules for requests that come from now on, and whether their ends are logged.
+  note<engine_settings>,
   // Ends what waits with server_shutdown and takes no more: its replicas are about to stop.
   note<close_atom>,
   // Looks at the clock; a drain is at its deadline. INTERNAL.
   note<tick_atom>, note<wake_atom, std::uint64_t>>;
+
+/// How a router queues and chooses, by the settings.
+router_config router_config_of(const engine_settings& settings);
 
 struct router_links {
   router_links() = default;
@@ -56,6 +59,7 @@ struct router_links {
   std::int32_t max_n = 16;    ///< more answers than these are not counted: they will be refused
   std::int32_t max_outputs = 1 << 20;  ///< of an answer
   control_actor control;               ///< null: only the router's own verbs are known
+  request_logging log_requests = request_logging::off;
 };
 
 struct router_state {
@@ -67,6 +71,7 @@ struct router_state {
     std::optional<caf::typed_response_promise<std::string>> answer;  ///< none once it was given
     std::string tenant;
     std::string client_request_id;
+    std::string trace_id;
     std::int32_t answers = 1;
     std::int32_t prompt_tokens = 0;  ///< about
     std::int64_t arrived_us = 0;
@@ -105,4 +110,3 @@ router_actor::behavior_type router(router_actor::stateful_pointer<router_state> 
 }  // namespace deepinfer
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::replica_link)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(deepinfer::router_config)

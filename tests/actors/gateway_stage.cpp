@@ -32,8 +32,8 @@ request_watcher_actor::behavior_type remembering_watcher(request_watcher_actor::
     [told](started_atom, std::int32_t, const std::string& id, std::int32_t cached) {
       told->push_back({"started", id, cached});
     },
-    [told](ended_atom, std::int32_t, const std::string& id, std::int32_t outputs) {
-      told->push_back({"ended", id, outputs});
+    [told](ended_atom, std::int32_t, const std::string& id, const request_end& end) {
+      told->push_back({"ended", id, end.outputs});
     },
     [told](returned_atom, std::int32_t replica, const std::string& id) {
       told->push_back({"returned", id, replica});

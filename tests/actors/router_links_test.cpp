@@ -8,6 +8,7 @@
 #include "actors/node_state.hpp"
 #include "tests/actors/hash_node.hpp"
 #include "tests/actors/read_answer.hpp"
+#include "tests/support/captured_log.hpp"
 
 using namespace deepinfer;
 using namespace std::chrono_literals;
@@ -19,6 +20,7 @@ struct played_front {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::string> asked;
+  std::vector<bool> was_forwarded;
   std::map<std::string, caf::actor> sinks;
   std::vector<std::string> cancelled;
   errc refusal = errc::ok;
@@ -35,6 +37,7 @@ front_actor::behavior_type play(front_actor::pointer, std::shared_ptr<played_fro
          const caf::actor& sink) -> caf::result<std::string> {
       const std::lock_guard lock(it->mutex);
       it->asked.push_back(request.request_id);
+      it->was_forwarded.push_back(request.is_forwarded);
       it->sinks[request.request_id] = sink;
       it->changed.notify_all();
       if (it->refusal != errc::ok) return to_caf({it->refusal, "not here", {}});
@@ -93,7 +96,7 @@ void finish(const hash_node& it, const remote& at, const std::string& id) {
     tell_from_outside(at.played->sinks.at(id), chunk_atom::value, std::move(list));
   }
   tell_router(it, started_atom::value, at.number, id, 0);
-  tell_router(it, ended_atom::value, at.number, id, 1);
+  tell_router(it, ended_atom::value, at.number, id, request_end{1, "stop", errc::ok});
 }
 
 sequence_finish finish_of(stream& chunks) {
@@ -106,8 +109,9 @@ generate_request named(const std::string& id) {
   return request;
 }
 
-hash_node node_without_replicas() {
+hash_node node_without_replicas(std::shared_ptr<actor_host> host = nullptr) {
   hash_node_options options;
+  options.parts.host = std::move(host);
   options.dp_size = 0;
   options.server.routing = routing_rule::round_robin;
   return start_hash_node(options);

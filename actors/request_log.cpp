@@ -1,0 +1,63 @@
+#include "actors/request_log.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "runtime/base/json.hpp"
+
+namespace deepinfer {
+namespace {
+
+/// Of a text in a log line; a prompt may have a megabyte.
+constexpr std::size_t most_logged = 4096;
+
+double ms(std::int64_t us) {
+  return static_cast<double>(us) / 1000.0;
+}
+
+/// A remote client may have called its request anything, and may have been refused for it.
+std::string shown(const std::string& id) {
+  const bool is_plain =
+    std::all_of(id.begin(), id.end(), [](char it) { return it > ' ' && it < 0x7f && it != '"'; });
+  return is_plain ? id.substr(0, most_logged) : in_quotes(id);
+}
+
+}  // namespace
+
+std::string in_quotes(std::string_view text) {
+  return to_text(json::value(json::string(text.substr(0, most_logged))));
+}
+
+std::string trace_of(const std::string& traceparent) {
+  return traceparent.size() >= 35 ? traceparent.substr(3, 32) : std::string();
+}
+
+std::string log_line_of(const ended_request& it) {
+  std::string out = "request " + shown(it.id);
+  if (!it.client_request_id.empty()) out += " client_id=" + in_quotes(it.client_request_id);
+  if (!it.tenant.empty()) out += " tenant=" + in_quotes(it.tenant);
+  if (!it.trace_id.empty()) out += " trace=" + it.trace_id;
+  out += " finish=" + it.finish;
+  if (it.code != errc::ok) out += fmt::format(" code={}", name_of(it.code));
+  if (!it.replica.empty()) out += " replica=" + it.replica;
+  out += fmt::format(" prompt={} output={} total_ms={:.1f}", it.prompt_tokens, it.output_tokens,
+                     ms(it.total_us));
+  if (it.asked_text) out += " asked=" + in_quotes(*it.asked_text);
+  return out;
+}
+
+std::vector<log_field> log_fields_of(const ended_request& it) {
+  std::vector<log_field> out{{"request_id", it.id}, {"finish_reason", it.finish}};
+  if (it.code != errc::ok) out.emplace_back("code", std::string(name_of(it.code)));
+  if (!it.replica.empty()) out.emplace_back("replica", it.replica);
+  if (!it.client_request_id.empty()) out.emplace_back("client_request_id", it.client_request_id);
+  if (!it.tenant.empty()) out.emplace_back("tenant", it.tenant);
+  if (!it.trace_id.empty()) out.emplace_back("trace_id", it.trace_id);
+  out.emplace_back("prompt_tokens", it.prompt_tokens);
+  out.emplace_back("completion_tokens", it.output_tokens);
+  out.emplace_back("total_ms", ms(it.total_us));
+  return out;
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,41 @@
+/// The one line that a node's log has of each request once it has ended. Of one that ran here it is
+/// `open_request`'s; of one that never came to a replica, or that a node elsewhere ran, the
+/// router's, which is this.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/error.hpp"
+#include "runtime/base/log_event.hpp"
+
+namespace deepinfer {
+
+/// As JSON, no longer than a line may be: what a client says can't pass for a line of its own.
+std::string in_quotes(std::string_view text);
+
+/// The trace of a W3C trace context: version-TRACE-parent-flags. Empty: it has none.
+std::string trace_of(const std::string& traceparent);
+
+struct ended_request {
+  std::string id;
+  std::string client_request_id;
+  std::string tenant;
+  std::string trace_id;
+  std::string finish;              ///< reason of each answer
+  errc code = errc::ok;            ///< of an error
+  std::string replica;             ///< that ran it; empty: none did
+  std::int32_t prompt_tokens = 0;  ///< about
+  std::int32_t output_tokens = 0;
+  std::int64_t total_us = 0;              ///< since it arrived
+  std::optional<std::string> asked_text;  ///< where prompts are logged
+};
+
+std::string log_line_of(const ended_request& it);
+/// The same as fields of a JSON line.
+std::vector<log_field> log_fields_of(const ended_request& it);
+
+}  // namespace deepinfer
