@@ -55,7 +55,9 @@ result<bool> check_tls(const actor_settings& settings) {
 }  // namespace
 
 struct actor_host::system_config : actor_config {
-  explicit system_config(std::size_t threads) : actor_config(threads) {}
+  explicit system_config(const host_options& options) : actor_config(actor_threads(options)) {
+    set("work-stealing.relaxed-sleep-duration", caf::timespan(options.idle_look));
+  }
 
   void add_network(const actor_settings& settings, bool has_tls) {
     load<caf::io::middleman>();
@@ -70,7 +72,7 @@ struct actor_host::system_config : actor_config {
 };
 
 actor_host::actor_host(host_options options)
-  : actor_host(std::make_unique<system_config>(actor_threads(options)), false, false) {}
+  : actor_host(std::make_unique<system_config>(options), false, false) {}
 
 actor_host::actor_host(std::unique_ptr<system_config> config, bool has_network, bool has_tls)
   : config_(std::move(config)),
@@ -90,7 +92,7 @@ result<std::shared_ptr<actor_host>> actor_host::open(const actor_settings& setti
                             "address of this machine alone, as 127.0.0.1",
                             settings.host),
                 "actor.host");
-  auto config = std::make_unique<system_config>(actor_threads(options));
+  auto config = std::make_unique<system_config>(options);
   config->add_network(settings, has_tls);
   return std::shared_ptr<actor_host>(new actor_host(std::move(config), true, has_tls));
 }

@@ -2,6 +2,7 @@
 /// model; a node without one makes its own. No type of the actor library is needed to hold one.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,6 +19,9 @@ namespace deepinfer {
 /// Threads of the actor pool. Network and devices have their own.
 struct host_options {
   std::size_t threads = 0;  ///< 0: one per core
+  /// A thread without work looks this often whether another has some to give away. Work from
+  /// outside wakes it at once, so that this matters where handlers take long, as those of a rank.
+  std::chrono::milliseconds idle_look{10};
 };
 
 class actor_host {

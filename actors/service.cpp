@@ -40,8 +40,8 @@ service::~service() {
   stop(0ms);
 }
 
-result<std::unique_ptr<service>> service::open(effective_config config,
-                                               const std::string& model_name) {
+result<std::unique_ptr<service>>
+service::open(effective_config config, const std::string& model_name, const host_options& pool) {
   auto& settings = config.settings;
   // One name, at both doors.
   if (auto& name = settings.actor.node_name; name.empty())
@@ -56,7 +56,7 @@ result<std::unique_ptr<service>> service::open(effective_config config,
   out->url_ = url_of(held.server.host, out->front_->port());
   auto actor = held.actor;
   if (!actor.is_enabled) actor.host = "127.0.0.1";  // nothing listens; links may go out
-  DI_TRY(out->parts_.host, actor_host::open(actor));
+  DI_TRY(out->parts_.host, actor_host::open(actor, pool));
   DI_TRY(out->network_, network_doors::open(out->parts_.host, held));
   return out;
 }

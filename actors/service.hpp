@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "actors/actor_host.hpp"
 #include "actors/client.hpp"
 #include "actors/live_config.hpp"
 #include "actors/node.hpp"
@@ -29,8 +30,8 @@ class network_doors;
 class service {
 public:
   /// `model_name` labels the metrics. Errors: port_in_use, bad_config.
-  static result<std::unique_ptr<service>> open(effective_config config,
-                                               const std::string& model_name);
+  static result<std::unique_ptr<service>>
+  open(effective_config config, const std::string& model_name, const host_options& pool = {});
   ~service();  ///< stop(0)
   service(const service&) = delete;
   service& operator=(const service&) = delete;
