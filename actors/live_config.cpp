@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/log.hpp"
+
 namespace deepinfer {
 
 live_config::live_config(effective_config loaded)
@@ -36,6 +38,24 @@ result<void> live_config::make(const setting_change& change) {
   DI_TRY(auto now, plan_change(config_, change.key, change.after));
   config_ = std::move(now.next);
   return {};
+}
+
+bool concerns_doors(const std::string& key) {
+  return key.starts_with("server.") || key == "observability.log_requests";
+}
+
+result<std::string> carry_out(live_config& config, const setting_change& change,
+                              const std::function<void(const engine_settings&)>& on_doors_changed) {
+  DI_TRY_VOID(config.make(change));
+  const auto settings = config.settings();
+  if (concerns_doors(change.key)) on_doors_changed(settings);
+  auto said = fmt::format("{}: {} instead of {}", change.key, change.after, change.before);
+  log(severity::info, "config set: {}", said);
+  if (change.key == "observability.log_level") {
+    const auto& observability = settings.observability;
+    configure_log(observability.level, observability.format == log_format::json);
+  }
+  return said;
 }
 
 }  // namespace deepinfer

@@ -2,6 +2,7 @@
 /// Thread-safe.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -29,5 +30,13 @@ private:
   mutable std::mutex mutex_;
   effective_config config_;
 };
+
+/// Settings of doors and queues, as against those of the ranks' schedulers and of this process.
+bool concerns_doors(const std::string& key);
+
+/// Makes a change: `on_doors_changed` is told of one that concerns doors, and the log changes with
+/// its settings. What is said of it, to the log and to who asked.
+result<std::string> carry_out(live_config& config, const setting_change& change,
+                              const std::function<void(const engine_settings&)>& on_doors_changed);
 
 }  // namespace deepinfer

@@ -175,26 +175,11 @@ string_promise answer_snapshot(pointer self, const std::string& bytes) {
   return promise;
 }
 
-/// Settings of doors and queues, as against those of the ranks' schedulers and of this process.
-bool concerns_doors(const std::string& key) {
-  return key.starts_with("server.") || key == "observability.log_requests";
-}
-
 void finish_change(pointer self, string_promise& promise, const setting_change& change) {
-  auto& links = self->state.links;
-  if (const auto made = links.config->make(change); !made) {
-    promise.deliver(to_caf(made.error()));
-    return;
-  }
-  const auto settings = links.config->settings();
-  if (concerns_doors(change.key)) links.on_doors_changed(settings);
-  const auto said = fmt::format("{}: {} instead of {}", change.key, change.after, change.before);
-  log(severity::info, "config set: {}", said);
-  if (change.key == "observability.log_level") {
-    const auto& observability = settings.observability;
-    configure_log(observability.level, observability.format == log_format::json);
-  }
-  promise.deliver(to_wire(text_reply{said}));
+  const auto& links = self->state.links;
+  const auto said = carry_out(*links.config, change, links.on_doors_changed);
+  deliver(promise, said ? result<std::string>(to_wire(text_reply{*said}))
+                        : result<std::string>(tl::unexpected<error>(said.error())));
 }
 
 /// The order that tells a rank's scheduler of the change; nothing where it doesn't concern it.

@@ -1,9 +1,15 @@
 #include "actors/peer_engine.hpp"
 
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "actors/client_state.hpp"
-#include "actors/live_config.hpp"
+#include "actors/node_census.hpp"
 #include "actors/node_state.hpp"
 #include "actors/remote_link.hpp"
+#include "config/gateway_settings.hpp"
 #include "messages/wire.hpp"
 
 namespace deepinfer {
@@ -12,12 +18,18 @@ namespace {
 constexpr std::uint16_t usual_port = 4242;
 constexpr std::chrono::seconds relay_timeout{10};
 
+/// Answers verbs, and hears from the links which nodes take requests.
+using control_relay_actor = control_actor::extend_with<request_watcher_actor>;
+
 struct relay_links {
   relay_links() = default;
 
   std::vector<remote_link_actor> nodes;
+  std::vector<std::string> addresses;  ///< of the nodes
+  router_actor door;
   std::shared_ptr<live_config> config;
   std::shared_ptr<metrics> counts;
+  std::function<void(std::size_t, std::size_t)> on_nodes;  ///< null: nobody is told
 };
 
 struct control_relay_state {
@@ -26,9 +38,10 @@ struct control_relay_state {
   control_relay_state() = default;
 
   relay_links links;
+  std::vector<bool> is_up;  ///< by node
 };
 
-using pointer = control_actor::stateful_pointer<control_relay_state>;
+using pointer = control_relay_actor::stateful_pointer<control_relay_state>;
 
 /// Asks one node after the other until one is there.
 void relay(pointer self, std::size_t at, const std::string& verb, const std::string& bytes,
@@ -46,9 +59,55 @@ void relay(pointer self, std::size_t at, const std::string& verb, const std::str
           });
 }
 
+void count_nodes(pointer self) {
+  const auto& state = self->state;
+  node_census nodes;
+  for (std::size_t i = 0; i < state.is_up.size(); ++i)
+    nodes.note(state.links.addresses[i], state.is_up[i]);
+  nodes.tell(state.links.counts.get());
+  if (state.links.on_nodes) state.links.on_nodes(nodes.up(), state.is_up.size());
+}
+
+void on_ready(pointer self, std::int32_t node, bool is_ready) {
+  std::vector<bool>::reference known = self->state.is_up.at(static_cast<std::size_t>(node));
+  if (known == is_ready) return;
+  known = is_ready;
+  count_nodes(self);
+}
+
+/// What a gateway has no use of is its nodes' to change.
+result<std::string> change_setting(const relay_links& links, const std::string& bytes) {
+  DI_TRY(const auto asked, from_wire<config_change>(bytes));
+  DI_TRY(const auto change, links.config->plan(asked.key, asked.value));
+  if (!is_of_gateway(change.key))
+    return fail(errc::invalid_argument,
+                fmt::format("{}: a gateway has no use of it; ask its nodes: {}", change.key,
+                            fmt::join(links.addresses, ", ")),
+                "key");
+  DI_TRY(const auto said, carry_out(*links.config, change, [&links](const engine_settings& now) {
+           tell_from_outside(links.door, now);
+         }));
+  return to_wire(text_reply{said});
+}
+
+void set_setting(pointer self, const std::string& bytes,
+                 caf::typed_response_promise<std::string> promise) {
+  auto said = change_setting(self->state.links, bytes);
+  if (said)
+    promise.deliver(*std::move(said));
+  else
+    promise.deliver(to_caf(said.error()));
+}
+
 /// The gateway's own settings and counts; of models the nodes know.
-control_actor::behavior_type control_relay(pointer self, relay_links links) {
-  self->state.links = std::move(links);
+control_relay_actor::behavior_type control_relay(pointer self, relay_links links) {
+  auto& state = self->state;
+  state.links = std::move(links);
+  state.is_up.resize(state.links.nodes.size());
+  for (std::size_t i = 0; i < state.is_up.size(); ++i)
+    tell(self, state.links.nodes[i], watch_atom::value, static_cast<std::int32_t>(i),
+         request_watcher_actor(self));
+  count_nodes(self);
   return {
     [self](call_atom, const std::string& verb, const std::string& bytes) {
       auto promise = self->make_response_promise<std::string>();
@@ -58,12 +117,18 @@ control_actor::behavior_type control_relay(pointer self, relay_links links) {
       else if (verb == verb::metrics)
         promise.deliver(to_wire(text_reply{own.counts->text()}));
       else if (verb == verb::config_set)
-        promise.deliver(
-          to_caf({errc::invalid_argument, "a gateway's settings need a restart", {}}));
+        set_setting(self, bytes, promise);
       else
         relay(self, 0, verb, bytes, promise);
       return promise;
     },
+    [](started_atom, std::int32_t, const std::string&, std::int32_t) {},
+    [](ended_atom, std::int32_t, const std::string&, const request_end&) {},
+    [](returned_atom, std::int32_t, const std::string&) {},
+    [self](ready_atom, std::int32_t node, bool is_ready, const std::string&) {
+      on_ready(self, node, is_ready);
+    },
+    [](gone_atom, std::int32_t, const std::string&) {},
     [self](stop_atom) {
       for (const auto& link : self->state.links.nodes) tell(self, link, stop_atom::value);
       self->quit();
@@ -71,24 +136,32 @@ control_actor::behavior_type control_relay(pointer self, relay_links links) {
   };
 }
 
+result<std::vector<host_address>> read_addresses(const std::vector<std::string>& texts) {
+  std::vector<host_address> out;
+  std::set<std::string> known;
+  for (const auto& text : texts) {
+    DI_TRY(auto address, parse_host_address(text, usual_port), "--connect");
+    if (known.insert(format_host_address(address)).second) out.push_back(std::move(address));
+  }
+  if (out.empty()) return fail(errc::bad_config, "--connect: found no address");
+  return out;
+}
+
 }  // namespace
 
-result<std::unique_ptr<node>> open_peers(const effective_config& config,
+result<std::unique_ptr<node>> open_peers(std::shared_ptr<live_config> config,
                                          const peer_options& options, node_parts parts) {
-  std::vector<host_address> addresses;
-  for (const auto& text : options.addresses) {
-    DI_TRY(auto address, parse_host_address(text, usual_port), "--connect");
-    addresses.push_back(std::move(address));
-  }
-  if (addresses.empty()) return fail(errc::bad_config, "--connect: found no address");
-  const auto& settings = config.settings;
+  DI_TRY(auto addresses, read_addresses(options.addresses));
+  const auto settings = config->settings();
   node_facts facts;
   facts.model_name = served_name(settings, {});
   auto out =
     node::start(settings, std::vector<rank_machines>{}, std::move(facts), std::move(parts));
   auto& inside = out->inside();
   relay_links links;
-  links.config = std::make_shared<live_config>(config);
+  links.config = std::move(config);
+  links.on_nodes = options.on_nodes;
+  links.door = inside.door;
   links.counts = inside.parts.counts;
   for (auto& address : addresses) {
     remote_link_options to;
@@ -104,7 +177,9 @@ result<std::unique_ptr<node>> open_peers(const effective_config& config,
                         return caf::actor_cast<front_actor>(link);
                       });
     links.nodes.push_back(std::move(link));
+    links.addresses.push_back(name);
   }
+  // It watches behind the router: whoever hears of a node from it finds that the router knows it.
   inside.set_control(inside.system().spawn(control_relay, std::move(links)));
   return out;
 }

@@ -41,9 +41,12 @@ void answer_waiting(pointer self, const error& why) {
 }
 
 void tell_ready(pointer self, bool is_ready, const std::string& why) {
-  for (auto& it : self->state.watchers)
-    if (std::exchange(it.is_ready, is_ready) != is_ready)
-      tell(self, it.actor, ready_atom::value, it.number, is_ready, why);
+  for (auto& it : self->state.watchers) {
+    if (it.is_ready == is_ready && (is_ready || it.why == why)) continue;
+    it.is_ready = is_ready;
+    it.why = why;
+    tell(self, it.actor, ready_atom::value, it.number, is_ready, why);
+  }
 }
 
 void retry(pointer self) {
@@ -59,6 +62,7 @@ void failed(pointer self, const error& why) {
   if (state.last_failure != why.message)
     log(severity::info, "node at {}: {}", place(self), why.message);
   state.last_failure = why.message;
+  tell_ready(self, false, why.message);
   const bool is_refusal = why.code == errc::unauthenticated || why.code == errc::invalid_argument;
   const bool is_late = clock::now() - state.trying_since >= state.options.wait_timeout;
   if (is_refusal)
@@ -189,11 +193,11 @@ void end_here(pointer self, const std::string& id, errc code, const std::string&
   list.chunks = self->state.open.end(id, code, message);
   const auto found = self->state.requests.find(id);
   if (found == self->state.requests.end()) return;
+  for (const auto& chunk : list.chunks) note_finish(found->second, chunk);
   tell_from_outside(found->second.sink, chunk_atom::value, std::move(list));
   forget(self, id);
 }
 
-  for (const auto& chunk : list.chunks) note_finish(found->second, chunk);
 void end_all(pointer self, errc code, const std::string& message) {
   for (const auto& id : self->state.open.ids()) {
     const auto found = self->state.requests.find(id);
@@ -317,18 +321,19 @@ void pass(pointer self, token_chunk& chunk, std::map<caf::actor, chunk_list>& li
     for (auto& last : state.open.end(id, errc::internal, "chunks of the request were lost")) {
       note_finish(it, last);
       lists[it.sink].chunks.push_back(std::move(last));
+    }
     return forget(self, id);
   }
   if (chunk.seq == 0)
     for (const auto& watcher : state.watchers)
       tell(self, watcher.actor, started_atom::value, watcher.number, id, std::int32_t{0});
   it.outputs += static_cast<std::int32_t>(chunk.ids.size());
+  note_finish(it, chunk);
   lists[it.sink].chunks.push_back(std::move(chunk));
   if (verdict == request_ledger::verdict::last)
     forget(self, id);
   else
     give_credit(self, id, it);
-  note_finish(it, chunk);
 }
 
 void deliver(pointer self, const std::string& bytes) {
@@ -385,9 +390,10 @@ void watch(pointer self, std::int32_t number, request_watcher_actor watcher) {
   auto& state = self->state;
   // What the others know already, the newcomer is told at once.
   const bool is_ready = !state.watchers.empty() && state.watchers.front().is_ready;
-  state.watchers.push_back({number, std::move(watcher), is_ready});
-  if (is_ready)
-    tell(self, state.watchers.back().actor, ready_atom::value, number, true, std::string());
+  const auto why = is_ready ? std::string() : state.last_failure;
+  state.watchers.push_back({number, std::move(watcher), is_ready, why});
+  if (is_ready || !why.empty())
+    tell(self, state.watchers.back().actor, ready_atom::value, number, is_ready, why);
   if (!state.is_polling) ask_health(self, state.connections);
 }
 

@@ -34,7 +34,7 @@ using remote_link_actor = node_door_actor::extend<
   // (another version), not_ready (nobody answered in `wait_timeout`).
   rpc<std::string, open_atom>,
   // From now on a watcher is told, under this number, how requests fare and whether the node takes
-  // any.
+  // any; where it takes none also why, whenever that changes.
   note<watch_atom, std::int32_t, request_watcher_actor>,
   // Chunks from the node. INTERNAL.
   note<chunk_atom, std::string>,
@@ -69,6 +69,7 @@ struct remote_link_state {
     std::int32_t number = 0;
     request_watcher_actor actor;
     bool is_ready = false;  ///< what it knows
+    std::string why;        ///< it is not
   };
 
   caf::io::middleman_actor network;

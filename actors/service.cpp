@@ -88,7 +88,7 @@ result<void> service::load(const std::string& path, const load_progress& on_prog
 
 result<void> service::connect(const peer_options& peers) {
   is_gateway_ = true;
-  DI_TRY(node_, open_peers(config_, peers, parts_));
+  DI_TRY(node_, open_peers(live_, peers, parts_));
   return open_doors();
 }
 

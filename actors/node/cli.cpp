@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "config/nearest.hpp"
+#include "config/schema.hpp"
 #include "runtime/base/log.hpp"
 
 namespace deepinfer {
@@ -110,7 +111,9 @@ result<int> run(const cli_context& context, std::span<const std::string> args) {
   const auto [chosen, words] = find_command(commands, wanted);
   if (!chosen) return unknown_command(commands, wanted);
   const auto line = command_line_of(*chosen);
-  DI_TRY(const parsed_flags flags, parse_flags(line, wanted.subspan(words)));
+  auto taken = *chosen;
+  taken.uses_setting = nullptr;
+  DI_TRY(const parsed_flags flags, parse_flags(command_line_of(taken), wanted.subspan(words)));
   if (flags.help) {
     fmt::print(context.out, "{}", help_text(line));
     return 0;
@@ -138,7 +141,14 @@ command_line command_line_of(const command& c) {
                         .help = "YAML file of settings",
                         .value_name = "FILE",
                         .default_text = "none"});
-  for (auto& setting : engine_flags()) line.flags.push_back(std::move(setting));
+  const auto is_used = [&](const flag& it) {
+    const auto& all = all_settings();
+    return std::any_of(all.begin(), all.end(), [&](const setting_info& info) {
+      return info.flag == it.name && c.uses_setting(info.key);
+    });
+  };
+  for (auto& setting : engine_flags())
+    if (!c.uses_setting || is_used(setting)) line.flags.push_back(std::move(setting));
   return line;
 }
 

@@ -44,13 +44,16 @@ struct command {
   std::int32_t positionals_max = 0;
   std::vector<flag> flags = {};
   bool takes_settings = false;  ///< also `--config FILE` and every flag of the schema
+  /// Does a setting mean something to it? Help shows no others; it says itself what it makes of
+  /// them. Null: all do.
+  std::function<bool(const std::string& key)> uses_setting = {};
   std::function<result<int>(const cli_context&, const parsed_flags&)> run = {};
 };
 
 /// All commands, in the order of help.
 std::vector<command> all_commands();
 
-/// What a command takes, its settings' flags included.
+/// What help shows that a command takes, its settings' flags included.
 command_line command_line_of(const command& it);
 
 /// Runs one command line (without the program's name) and returns the exit code.

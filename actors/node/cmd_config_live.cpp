@@ -19,7 +19,7 @@ result<json::object> pick(const json::object& all, const std::optional<std::stri
     if (name == *key || name.starts_with(*key + ".")) out[name] = entry;
   }
   if (!out.empty()) return out;
-  return fail(errc::not_found,
+  return fail(errc::bad_config,
               fmt::format("found '{}', which is no setting{}", *key, did_you_mean(*key, keys)));
 }
 
@@ -51,7 +51,11 @@ result<int> get(const cli_context& context, const parsed_flags& flags) {
 result<int> set(const cli_context& context, const parsed_flags& flags) {
   DI_TRY(const auto engine, connect_remote(context, flags));
   const config_change change{flags.positionals[0], flags.positionals[1]};
-  DI_TRY(const auto bytes, engine.call(verb::config_set, to_wire(change)));
+  auto answer = engine.call(verb::config_set, to_wire(change));
+  // A word that is no setting is a mistake of who typed it, whoever has found it.
+  if (!answer && answer.error().code == errc::not_found && answer.error().param == "key")
+    return fail(errc::bad_config, answer.error().message);
+  DI_TRY(const auto bytes, std::move(answer));
   DI_TRY(const auto reply, from_wire<text_reply>(bytes));
   fmt::print(context.out, "{}\n", reply.text);
   return 0;

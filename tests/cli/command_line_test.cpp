@@ -51,6 +51,9 @@ TEST_CASE(
     {{"render", "--jsonl", "/dev/null", "a.json"}, "found 'a.json' beside --jsonl /dev/null"},
     {{"parse", "--jsonl", "/dev/null", "a.json"}, "found 'a.json' beside --jsonl /dev/null"},
     {{"gateway"}, "--connect: found none, expected HOST:PORT of a node"},
+    {{"gateway", "--connect", "x:1", "--actor-port", "5"}, "--actor-port: found it for a gateway, where it has no effect: set actor.port at the nodes"},
+    {{"gateway", "--connect", "x:1", "--depth", "1"}, "--depth: found it for a gateway, where it has no effect: set engine.depth at the nodes"},
+    {{"gateway", "--connect", "x:1", "--model", "x"}, "--model: found it for a gateway"},
     {{"ps", "--connect", "x:99999"}, "--connect: "},
     {{"drain", "--timeout", "soon"}, "--timeout: found 'soon', expected a duration such as 500ms, 30s, 2m or 1h"},
     {{"trace", "--steps", "0"}, "--steps: found '0', expected a whole number from 1"},
@@ -127,6 +130,11 @@ TEST_CASE("every command of the list has help with its flags, defaults and usage
     words.insert(words.begin(), "help");
     CHECK(run_binary(words).out == help.out);
   }
+  const auto gateway = run_binary({"gateway", "--help"}).out;
+  CHECK(holds(gateway, "--max-queued-requests N"));
+  CHECK(holds(gateway, "--heartbeat-interval"));
+  CHECK_FALSE(holds(gateway, "--actor-port"));
+  CHECK_FALSE(holds(gateway, "--depth"));
   const auto print = run_binary({"config", "print", "--help"}).out;
   CHECK(holds(print, "--depth N"));
   CHECK(holds(print, "[default: 60s]"));

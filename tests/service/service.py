@@ -20,6 +20,7 @@ FULL = os.environ.get("DEEPINFER_TEST_FULL") == "1"
 # Sanitized builds are slower; nothing here waits for time to pass, so only bounds grow.
 PATIENCE = float(os.environ.get("DEEPINFER_TEST_PATIENCE", "30"))
 READY = re.compile(r"Ready: (http://(\S+?):(\d+))\b")
+LISTENS = re.compile(r"listening on (http://(\S+?):(\d+))\b")
 
 
 class NotAtRest(AssertionError):
@@ -103,9 +104,10 @@ class Server(Process):
         if wait:
             self.wait_until_ready()
 
-    def wait_until_ready(self):
+    def wait_until_ready(self, line=READY):
+        """Or until it has said another line that names its address."""
         def is_ready():
-            found = READY.search(self.log())
+            found = line.search(self.log())
             if found:
                 return found
             if not self.is_alive():

@@ -9,7 +9,7 @@ import pytest
 
 from checks import answer_of
 from script import FOX
-from service import PATIENCE, Server, chat_body, free_port, wait_for
+from service import LISTENS, PATIENCE, Server, chat_body, free_port, wait_for
 from wire import Answer, Raw, events, frames, post
 
 CHAT = "/v1/chat/completions"
@@ -191,23 +191,82 @@ def test_a_rolling_restart_fails_no_request(cluster):
     it.check_rest()
 
 
-def test_a_gateway_without_nodes_says_so():
+def test_a_gateway_is_ready_while_a_node_answers():
     port = free_port()
     gateway = Server("--connect", f"127.0.0.1:{port}", *FAST_LINKS, command="gateway", wait=False)
     try:
-        wait_for(lambda: "http://" in gateway.log(), "it listens")
-        gateway.wait_until_ready()
+        gateway.wait_until_ready(LISTENS)
         reply = gateway.post(CHAT, chat_body("#fox"))
         assert reply.status_code == 503 and int(reply.headers["retry-after"]) >= 1
+        wait_for(lambda: "nobody answers" in gateway.get("/health/ready").json()["stage"], "it says why")
         assert gateway.get("/health/ready").status_code == 503
-        node = Server("--actor-port", str(port), script=PACED)
-        try:
-            wait_for(lambda: gateway.get("/health/ready").status_code == 200, "it finds the node")
-            assert answer_of(gateway.chat("#fox"))[0]["message"]["content"] == FOX
-        finally:
-            node.stop()
+        assert gateway.get("/health/live").status_code == 200
+        assert "Ready: " not in gateway.log()
+        for turn in (1, 2):
+            node = Server("--actor-port", str(port), script=PACED)
+            try:
+                wait_for(lambda: gateway.log().count("Ready: ") == turn, "it says that it has found the node")
+                assert gateway.get("/health/ready").status_code == 200
+                assert answer_of(gateway.chat("#fox"))[0]["message"]["content"] == FOX
+            finally:
+                node.stop()
+            wait_for(lambda: gateway.get("/health/ready").status_code == 503, "none is left")
+            wait_for(lambda: "not ready: no node takes requests" in gateway.log(), "it says so")
     finally:
         gateway.stop()
+
+
+def nodes_counted(server):
+    return tuple(server.metrics()[("cluster_nodes", ("state", state))] for state in ("up", "down"))
+
+
+def test_every_node_is_counted_once(cluster, own):
+    it = cluster(2)
+    assert nodes_counted(it.gateway) == (2, 0)  # it is none itself
+    assert nodes_counted(it.nodes[0]) == (1, 0)
+    it.nodes[0].kill()
+    wait_for(lambda: nodes_counted(it.gateway) == (1, 1), "one is dead")
+    it.nodes[0] = it.start_node(0)
+    wait_for(lambda: nodes_counted(it.gateway) == (2, 0), "it is back")
+    peers = own("--peer", f"127.0.0.1:{it.ports[0]}", "--peer", f"127.0.0.1:{it.ports[1]}", *FAST_LINKS, script=PACED)
+    wait_for(lambda: nodes_counted(peers) == (3, 0), "a node with peers counts itself")
+    it.nodes[1].kill()
+    wait_for(lambda: nodes_counted(peers) == (2, 1), "one is dead")
+    it.nodes[1] = it.start_node(1)
+    wait_for(lambda: nodes_counted(peers) == (3, 0), "it is back")
+
+
+def test_limits_of_a_gateway_change_while_it_runs(cluster):
+    it = cluster(1)
+
+    def change(key, value):
+        return it.gateway.post("/v1/internal/config", {"key": key, "value": value})
+
+    assert change("server.max_queued_requests", 0).status_code == 400
+    reply = change("server.max_queued_requests", 7)
+    assert reply.status_code == 200 and "7 instead of 1024" in reply.json()["message"]
+    assert it.gateway.get("/v1/internal/config").json()["server.max_queued_requests"]["value"] == 7
+    unknown = change("server.max_queued_request", 7)
+    assert unknown.status_code == 404 and "did you mean" in unknown.text
+    fixed = change("server.port", 7)
+    assert fixed.status_code == 400 and "needs a restart" in fixed.text
+    of_nodes = change("engine.depth", 1)
+    assert of_nodes.status_code == 400 and "a gateway has no use of it" in of_nodes.text
+
+
+def test_peers_of_each_other_hand_nothing_back(own):
+    """Each is the other's peer, and both are full: every request is answered, where it was sent first or next."""
+    ports = [free_port(), free_port()]
+    flags = ("--routing", "round_robin", "--max-num-seqs", "4", *FAST_LINKS)
+    pair = [own("--actor-port", str(ports[i]), "--node-name", f"n{i}", "--peer", f"127.0.0.1:{ports[1 - i]}", *flags,
+                script=PACED) for i in range(2)]
+    for one in pair:
+        wait_for(lambda: one.get("/health").json()["replicas"] == 2, "it knows its peer")
+    replies = together(64, lambda i: pair[i % 2].chat(f"#fox {i}"))
+    assert all(one.status_code == 200 for one in replies), [one.text for one in replies if one.status_code != 200][:3]
+    assert {answer_of(one)[0]["message"]["content"] for one in replies} == {FOX}
+    for one in pair:
+        one.check_rest()
 
 
 def test_a_peer_of_a_serving_node(own):
