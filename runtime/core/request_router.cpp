@@ -85,6 +85,8 @@ result<void> request_router::submit(route_request request, std::int64_t now_us) 
     return fail(errc::invalid_argument, fmt::format("request_id: {} is in use", request.id),
                 "request_id");
   if (known_.empty()) return tl::unexpected<error>(none_left_);
+  if (!may_wait())
+    return fail(errc::not_ready, "none of the nodes that are known takes requests now");
   if (request.is_forwarded && !is_ready_here())
     return tl::unexpected<error>(not_here("no replica of this one is ready"));
   if (requests_.empty() && std::exchange(shares_change_, false))
@@ -237,6 +239,13 @@ bool request_router::is_ready_here() const {
   return std::any_of(known_.begin(), known_.end(), [&](std::int32_t replica) {
     return book_.is_ready(replica) && book_.is_here(replica);
   });
+}
+
+/// A replica of this node comes back in a moment; whether a node elsewhere does nobody knows, and a
+/// client may have other ways.
+bool request_router::may_wait() const {
+  return book_.ready() > 0 || std::any_of(known_.begin(), known_.end(),
+                                          [this](std::int32_t it) { return book_.is_here(it); });
 }
 
 /// Is there a replica, ready or not, where it may go?

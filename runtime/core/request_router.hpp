@@ -10,6 +10,9 @@
 /// it for a reason of its own. Every submitted request leaves exactly once: refused by `submit`,
 /// among `take_refused`, by `cancel`, by `ended`, or among what `lose_replica` ends.
 ///
+/// Where no replica is ready, requests wait for one of this node, which comes back; where all are
+/// elsewhere, new ones are refused with not_ready.
+///
 /// A request that another node has sent on goes to replicas of this node alone. It is refused where
 /// none of them is ready when it comes, since its sender may still place it elsewhere. One that
 /// waits while none is ready holds up nobody; it is refused when the last of them is lost for good.
@@ -120,6 +123,7 @@ private:
   bool may_find_ready(const route_request& request,
                       const std::vector<std::int32_t>& refused_by) const;
   bool is_ready_here() const;
+  bool may_wait() const;
   bool has_place(const route_request& request) const;
   void refuse_placeless();
   void refuse_waiting(const std::string& id, error why);

@@ -47,6 +47,28 @@ names routed(request_router& router) {
 
 }  // namespace
 
+TEST_CASE("where every node is elsewhere and none takes requests, a new one is refused at once") {
+  request_router router({});
+  router.add_replica(own, 1, replica_place::elsewhere);
+  router.add_replica(peer, 1, replica_place::elsewhere);
+  CHECK(router.submit(request("a", false), 0).error().code == errc::not_ready);
+  router.set_ready(peer, true);
+  for (const auto* id : {"b", "c"}) submit(router, id, false);
+  CHECK(routed(router) == names{"b@1"});
+  router.set_ready(peer, false);  // what waits already waits on
+  CHECK(router.take_refused(0).empty());
+  CHECK(router.submit(request("d", false), 0).error().code == errc::not_ready);
+  router.set_ready(own, true);
+  CHECK(routed(router) == names{"c@0"});
+  // One of this node comes back in a moment.
+  router.set_ready(own, false);
+  router.add_replica(2, 1);
+  submit(router, "e", false);
+  CHECK(router.take_refused(0).empty());
+  router.set_ready(2, true);
+  CHECK(routed(router) == names{"e@2"});
+}
+
 TEST_CASE("a forwarded request goes to replicas of this node alone, others to its peers as well") {
   auto router = router_of(1, 4);
   submit(router, "f1", true);

@@ -109,7 +109,7 @@ private:
         CHECK(code == errc::invalid_argument);
       else if (capacities_.empty())
         CHECK((code == errc::not_ready || code == errc::rank_lost));
-      else if (request.is_forwarded && !has_ready_here())
+      else if (!may_wait() || (request.is_forwarded && !has_ready_here()))
         CHECK(code == errc::not_ready);
       else
         CHECK(code == errc::queue_full);
@@ -117,6 +117,7 @@ private:
     }
     REQUIRE(!is_in_use);
     REQUIRE(!capacities_.empty());
+    CHECK(may_wait());
     CHECK((!request.is_forwarded || has_ready_here()));
     requests_[request.id] = {request.tenant,
                              request.priority,
@@ -128,6 +129,10 @@ private:
                              now_us_ + config_.queue_timeout_us};
   }
 
+  bool may_wait() const {
+    return !here_.empty() ||
+           std::any_of(ready_.begin(), ready_.end(), [](const auto& it) { return it.second; });
+  }
   bool has_ready_here() const {
     return std::any_of(here_.begin(), here_.end(), [&](auto it) { return ready_.at(it); });
   }
