@@ -56,6 +56,8 @@ result<void> load_and_listen(const cli_context& context, service& it, const std:
 /// The model may be named without its flag.
 result<parsed_flags> with_model(parsed_flags flags) {
   if (flags.positionals.empty()) return flags;
+  if (flags.positionals.front().empty())
+    return fail(errc::bad_config, "MODEL: found an empty text, expected a directory");
   if (flags.has("model"))
     return fail(errc::bad_config, "found MODEL and --model, expected one of them");
   flags.values["model"] = {flags.positionals.front()};

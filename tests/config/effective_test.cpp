@@ -203,10 +203,10 @@ TEST_CASE("the presets load, and hold what they are for") {
 }
 
 TEST_CASE("the presets of serving load: one for others to use, one of two nodes on a machine") {
-  ::setenv("DEEPINFER_CLIENT_KEY", "k-1", 1);
+  ::setenv("CLIENT_KEY", "k-1", 1);
   const auto serve =
     make_effective({.file = DI_SOURCE_DIR "/config/serve.yaml", .environment = {}, .flags = {}});
-  ::unsetenv("DEEPINFER_CLIENT_KEY");
+  ::unsetenv("CLIENT_KEY");
   REQUIRE_MESSAGE(serve, serve.error().message);
   CHECK(serve->settings.server.host == "0.0.0.0");
   CHECK(serve->settings.server.api_keys == std::vector<std::string>{"clients=k-1"});
