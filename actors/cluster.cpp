@@ -84,6 +84,7 @@ std::int32_t add(pointer self, origin from, const host_address& at, std::string 
   link.name = state.own.name;
   link.connect_timeout = state.options.connect_timeout;
   link.health_interval = state.options.health_interval;
+  link.misfit = state.options.misfit;
   const auto number = ++state.added;
   auto& it = state.members[number];
   it.from = from;

@@ -10,12 +10,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "actors/actor_host.hpp"
 #include "actors/protocol.hpp"
 #include "actors/wire_door.hpp"
 #include "messages/cluster.hpp"
+#include "messages/control.hpp"
 #include "runtime/base/error.hpp"
 
 namespace deepinfer {
@@ -28,6 +30,8 @@ struct cluster_options {
   std::chrono::milliseconds health_interval{1'000};
   std::chrono::milliseconds join_interval{2'000};
   std::chrono::milliseconds forget_after{30'000};
+  /// Why this node's requests can't go to one with that model; null: they can.
+  std::function<std::optional<std::string>(const model_info&)> misfit;
   metrics* counts = nullptr;  ///< null: nothing is counted; outlives the cluster
 };
 

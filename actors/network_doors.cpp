@@ -7,9 +7,11 @@
 
 #include "actors/cluster.hpp"
 #include "actors/key_file.hpp"
+#include "actors/model_match.hpp"
 #include "actors/node_state.hpp"
 #include "actors/remote_link.hpp"
 #include "actors/wire_door.hpp"
+#include "messages/wire.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/secret.hpp"
 
@@ -28,6 +30,14 @@ result<std::vector<std::string>> keys_of(const server_settings& settings) {
 std::string key_for_peers(const std::vector<std::string>& keys) {
   if (keys.empty()) return {};
   return std::string(split_key(keys.front()).key);
+}
+
+/// As the node says it to others; nothing where it has no model to speak of.
+std::optional<model_info> model_of(const client& engine) {
+  const auto bytes = engine.call(verb::model, {});
+  if (!bytes) return std::nullopt;
+  auto model = from_wire<model_info>(*bytes);
+  return model ? std::optional(*std::move(model)) : std::nullopt;
 }
 
 class doors final : public network_doors {
@@ -50,6 +60,8 @@ public:
     cluster_options options;
     options.api_key = key_for_peers(keys_);
     options.counts = here.inside().parts.counts.get();
+    if (const auto own = model_of(engine))
+      options.misfit = [own = *own](const model_info& there) { return mismatch_of(own, there); };
     cluster_hooks hooks;
     hooks.on_peer = [this](const std::string& name, const node_door_actor& front) {
       add(name, front);

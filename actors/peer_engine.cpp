@@ -1,11 +1,14 @@
 #include "actors/peer_engine.hpp"
 
+#include <mutex>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "actors/client_state.hpp"
+#include "actors/model_match.hpp"
 #include "actors/node_census.hpp"
 #include "actors/node_state.hpp"
 #include "actors/remote_link.hpp"
@@ -21,6 +24,25 @@ constexpr std::chrono::seconds relay_timeout{10};
 /// Answers verbs, and hears from the links which nodes take requests.
 using control_relay_actor = control_actor::extend_with<request_watcher_actor>;
 
+/// What the nodes behind a gateway have in common: the first that was up says it for the others,
+/// until none is. Links ask, each on its actor's thread.
+class common_model {
+public:
+  std::optional<std::string> misfit(const model_info& there) {
+    const std::lock_guard lock(mutex_);
+    if (!known_) known_ = there;
+    return mismatch_of(*known_, there);
+  }
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    known_.reset();
+  }
+
+private:
+  std::mutex mutex_;
+  std::optional<model_info> known_;
+};
+
 struct relay_links {
   relay_links() = default;
 
@@ -29,6 +51,7 @@ struct relay_links {
   router_actor door;
   std::shared_ptr<live_config> config;
   std::shared_ptr<metrics> counts;
+  std::shared_ptr<common_model> model;
   std::function<void(std::size_t, std::size_t)> on_nodes;  ///< null: nobody is told
 };
 
@@ -65,6 +88,7 @@ void count_nodes(pointer self) {
   for (std::size_t i = 0; i < state.is_up.size(); ++i)
     nodes.note(state.links.addresses[i], state.is_up[i]);
   nodes.tell(state.links.counts.get());
+  if (nodes.up() == 0) state.links.model->forget();
   if (state.links.on_nodes) state.links.on_nodes(nodes.up(), state.is_up.size());
 }
 
@@ -163,12 +187,14 @@ result<std::unique_ptr<node>> open_peers(std::shared_ptr<live_config> config,
   links.on_nodes = options.on_nodes;
   links.door = inside.door;
   links.counts = inside.parts.counts;
+  links.model = std::make_shared<common_model>();
   for (auto& address : addresses) {
     remote_link_options to;
     const auto name = format_host_address(address);
     to.to = std::move(address);
     to.api_key = options.api_key;
     to.name = "gateway";
+    to.misfit = [model = links.model](const model_info& there) { return model->misfit(there); };
     auto link = inside.system().spawn(remote_link, network_of(*inside.parts.host), std::move(to));
     // No node sends requests to a gateway: those it is sent may go on to its peers.
     inside.add_remote({name, settings.engine.max_num_seqs, false},

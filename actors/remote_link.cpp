@@ -73,6 +73,29 @@ void failed(pointer self, const error& why) {
   if (state.options.reconnects || !state.waiting.empty()) retry(self);
 }
 
+/// A node that takes requests may serve something else. It says what once a connection; one that
+/// does not know the verb is taken at its word.
+void ask_model(pointer self, std::function<void(bool, const std::string&)> note) {
+  auto& state = self->state;
+  const auto judge = [self, note = std::move(note)] {
+    auto& known = self->state;
+    known.knows_model = true;
+    if (known.misfit) log(severity::warning, "node at {}: {}", place(self), *known.misfit);
+    note(!known.misfit, known.misfit.value_or(""));
+  };
+  state.misfit.reset();
+  self
+    ->request(state.session, control_time_limit, call_atom::value, std::string(verb::model),
+              std::string())
+    .then(
+      [self, judge](const std::string& bytes) {
+        const auto model = from_wire<model_info>(bytes);
+        if (model) self->state.misfit = self->state.options.misfit(*model);
+        judge();
+      },
+      [judge](const caf::error&) { judge(); });
+}
+
 /// The node's own word on whether it takes requests. One that does not know the verb takes them.
 void ask_health(pointer self, std::uint64_t connection) {
   auto& state = self->state;
@@ -88,9 +111,13 @@ void ask_health(pointer self, std::uint64_t connection) {
     ->request(state.session, control_time_limit, call_atom::value, std::string(verb::health),
               std::string())
     .then(
-      [note](const std::string& bytes) {
+      [self, note](const std::string& bytes) {
         const auto health = from_wire<node_health>(bytes);
         const auto now = health ? health->state : health_state::unspecified;
+        const auto& known = self->state;
+        const bool has_model = now == health_state::ready && known.session && known.options.misfit;
+        if (has_model && !known.knows_model) return ask_model(self, note);
+        if (has_model && known.misfit) return note(false, *known.misfit);
         note(now == health_state::ready, fmt::format("the node is {}", name_of(now)));
       },
       [note](const caf::error& why) {
@@ -106,6 +133,7 @@ void opened(pointer self, const caf::actor& session, const std::string& bytes) {
   state.session = session;
   state.node = reply->node;
   state.last_failure.clear();
+  state.knows_model = false;
   state.pace.succeeded();
   self->monitor(session);
   for (auto& promise : std::exchange(state.waiting, {})) promise.deliver(state.node);

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,6 +27,7 @@
 #include "actors/reconnect_pace.hpp"
 #include "actors/request_ledger.hpp"
 #include "actors/wire_protocol.hpp"
+#include "messages/control.hpp"
 
 namespace deepinfer {
 
@@ -49,6 +51,8 @@ struct remote_link_options {
   std::chrono::milliseconds wait_timeout{3'000};     ///< of who waits for the first connection
   bool reconnects = true;
   std::chrono::milliseconds health_interval{1'000};  ///< while somebody watches
+  /// Why requests can't go to a node with this model; null: any will do. From an actor's thread.
+  std::function<std::optional<std::string>(const model_info&)> misfit;
 };
 
 struct remote_link_state {
@@ -79,6 +83,8 @@ struct remote_link_state {
   reconnect_pace pace;
   std::chrono::steady_clock::time_point trying_since;
   std::string last_failure;
+  std::optional<std::string> misfit;  ///< of the node's model
+  bool knows_model = false;           ///< since the connection was opened: `misfit` is right
   std::vector<caf::typed_response_promise<std::string>> waiting;  ///< for the connection
   request_ledger open;
   std::unordered_map<std::string, open_request> requests;

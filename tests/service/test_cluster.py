@@ -282,6 +282,45 @@ def test_a_peer_of_a_serving_node(own):
         one.check_rest()
 
 
+@pytest.mark.parametrize("flags, why", [
+    (("--served-model-name", "other"), "it serves other, expected scripted"),
+    (("--max-model-len", "128"), "its context holds 128 tokens, expected at least 2048")])
+def test_a_node_that_serves_something_else_gets_no_requests(own, flags, why):
+    length = () if "--max-model-len" in flags else ("--max-model-len", "2048")
+    strange = {**PACED, "otherwise": {"say": "Something else."}}
+    ports = [free_port(), free_port()]
+    node = own("--actor-port", str(ports[0]), "--max-model-len", "2048", *FAST_LINKS, script=PACED)
+    gateway = Server("--connect", f"127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}", *FAST_LINKS, command="gateway")
+    try:
+        other = own("--actor-port", str(ports[1]), *flags, *length, *FAST_LINKS, script=strange)
+        before = other.metrics()["request_success_total"]  # its own first request
+        peer = own("--peer", f"127.0.0.1:{ports[1]}", "--routing", "round_robin", "--max-model-len", "2048",
+                   *FAST_LINKS, script=PACED)
+        for one in (peer, gateway):
+            wait_for(lambda: why in one.log(), "it says why")
+            answers = together(12, lambda i: answer_of(one.chat(f"{i}"))[0]["message"]["content"])
+            assert set(answers) == {"OK."}
+    finally:
+        gateway.stop()
+    assert other.metrics()["request_success_total"] == before
+    for one in (node, other, peer):
+        one.check_rest()
+
+
+def test_a_gateway_without_a_node_refuses_at_once(cluster):
+    it = cluster(1)
+    assert answer_of(it.gateway.chat("#fox"))[0]["message"]["content"] == FOX
+    it.nodes[0].kill()
+    wait_for(lambda: it.gateway.get("/health/ready").status_code == 503, "it knows")
+    reply = it.gateway.post(CHAT, chat_body("#fox"))
+    assert reply.status_code == 503 and reply.json()["error"]["code"] == "not_ready", reply.text
+    assert int(reply.headers["retry-after"]) >= 1
+    it.nodes[0] = it.start_node(0)
+    wait_for(lambda: it.replicas() == 1, "it is back")
+    assert answer_of(it.gateway.chat("#fox"))[0]["message"]["content"] == FOX
+    it.check_rest()
+
+
 def test_replicas_in_one_node(serve):
     it = serve("--dp-size", "3", "--routing", "round_robin", "--max-num-seqs", "4", script=PACED)
     replies = together(24, lambda i: it.post(CHAT, {**chat_body("#long", max_tokens=20), "seed": i}))

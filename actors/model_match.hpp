@@ -1,0 +1,15 @@
+/// Whether a node may be given what was asked of another: both must serve the same.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "messages/control.hpp"
+
+namespace deepinfer {
+
+/// Why a request that a node with model `here` takes can't go to one with `there`, which has to
+/// know all its names and hold as long a context; nothing: it can.
+std::optional<std::string> mismatch_of(const model_info& here, const model_info& there);
+
+}  // namespace deepinfer
