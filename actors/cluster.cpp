@@ -174,6 +174,12 @@ result<std::string> take_join(pointer self, const std::string& bytes) {
     if (it.from != origin::joined || it.name != asked.name) continue;
     it.said_join = clock::now();
     if (it.at.host == at.host && it.at.port == at.port) return to_wire(text_reply{"known"});
+    // Two that take turns under one name would end each other's requests.
+    if (it.is_up)
+      return fail(errc::invalid_argument,
+                  fmt::format("the node at {} is called {}, too: each needs a name of its own",
+                              format_host_address(it.at), asked.name),
+                  "join");
     drop(self, number);
     break;
   }

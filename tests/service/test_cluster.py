@@ -321,6 +321,22 @@ def test_a_gateway_without_a_node_refuses_at_once(cluster):
     it.check_rest()
 
 
+def test_two_nodes_of_one_name_take_no_turns(own):
+    port = free_port()
+    base = own("--actor-port", str(port), "--node-name", "base", *FAST_LINKS, script=PACED)
+    flags = ("--join", f"127.0.0.1:{port}", "--node-name", "same", *FAST_LINKS)
+    first = own(*flags, script=PACED)
+    wait_for(lambda: base.get("/health").json()["replicas"] == 2, "the first has joined")
+    second = own(*flags, script=PACED)
+    before = second.metrics()["request_success_total"]
+    wait_for(lambda: "is called same, too" in second.log(), "it says why it has not joined")
+    replies = together(24, lambda i: base.chat(f"#fox {i}"))
+    assert all(one.status_code == 200 for one in replies)
+    assert second.metrics()["request_success_total"] == before
+    for one in (base, first, second):
+        one.check_rest()
+
+
 def test_replicas_in_one_node(serve):
     it = serve("--dp-size", "3", "--routing", "round_robin", "--max-num-seqs", "4", script=PACED)
     replies = together(24, lambda i: it.post(CHAT, {**chat_body("#long", max_tokens=20), "seed": i}))
