@@ -2,6 +2,7 @@
 // abort, preemption and a late message leads to, for every combination of the bounds.
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -20,12 +21,14 @@ bool is_full() {
 /// What may happen at most once, as bits.
 enum events : std::uint32_t { abort_one = 1, preempt_one = 2, be_late = 4, fail_one = 8 };
 
-/// Sanitizers, which take ten times as long, see every event; the other build sees all sets.
+/// Sanitizers, which take ten times as long, see every event, each alone; the other build sees all
+/// sets.
+std::vector<std::uint32_t> sets_of(std::vector<std::uint32_t> sets) {
 #ifdef __SANITIZE_ADDRESS__
-const std::vector<std::uint32_t> all_sets{1, 2, 4};
-#else
-const std::vector<std::uint32_t> all_sets{0, 1, 2, 3, 4, 5, 6, 7};
+  if (!is_full()) std::erase_if(sets, [](std::uint32_t it) { return std::popcount(it) != 1; });
 #endif
+  return sets;
+}
 
 /// One ends by length, after two chunks; the other stops inside what it might have given.
 const std::vector<tiny_sequence> sequences{{3, 3, 0, {0, 1}}, {1, 9, 2, {0, 2}}};
@@ -92,7 +95,7 @@ walked walk_all(const std::vector<tiny_world>& worlds) {
 TEST_CASE("every interleaving of two sequences keeps every book and gives the right tokens "
           "[I01][I02][I04][I05][I08][I09][I12][I13][I14][I16][I17][I18][I19][I20][I35][I37][I38]"
           "[I40][I54][I55][I56][I59]") {
-  const auto all = walk_all(worlds({1, 2, all_sets}));
+  const auto all = walk_all(worlds({1, 2, sets_of({0, 1, 2, 3, 4, 5, 6, 7})}));
   CHECK(all.displaced > 1000);
   CHECK(all.accepted > 500);
   CHECK(all.without_room > 100);
@@ -100,14 +103,14 @@ TEST_CASE("every interleaving of two sequences keeps every book and gives the ri
 
 TEST_CASE("every interleaving with a failed step keeps every book and gives the right tokens "
           "[I02][I12][I17][I35][I38][I59]") {
-  bounds of{1, 2, {8, 9, 10}};
+  bounds of{1, 2, sets_of({8, 9, 10})};
   if (is_full()) of.allowed = {8, 9, 10, 11, 12, 13, 14, 15};
   walk_all(worlds(of));
 }
 
 TEST_CASE("every interleaving of two sequences that share a cached prefix gives the right tokens "
           "[I17][I35][I38][I48][I49][I52]") {
-  bounds of{3, 1, {0, 1, 2, 3, 4, 5, 6, 8, 12}};
+  bounds of{3, 1, sets_of({0, 1, 2, 3, 4, 5, 6, 8, 12})};
   if (is_full()) of.allowed = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
   auto all = worlds(of);
   for (auto& world : all) {
@@ -120,8 +123,8 @@ TEST_CASE("every interleaving of two sequences that share a cached prefix gives 
 
 TEST_CASE("every interleaving of two sequences, one of which is held for a while, gives the right "
           "tokens [I02][I12][I13][I17][I35][I38][I54][I56]") {
-  auto all = worlds({1, 1, {0, 1, 2}});
-  for (auto world : worlds({3, 0, {0, 2}})) {
+  auto all = worlds({1, 1, sets_of({0, 1, 2})});
+  for (auto world : worlds({3, 0, sets_of({0, 2})})) {
     world.shared = 3;
     world.chunk = 0;
     world.sequences = {{4, 2, 0, {1, 0}}, {4, 9, 2, {0, 1}}};
