@@ -77,23 +77,25 @@ void failed(pointer self, const error& why) {
 /// does not know the verb is taken at its word.
 void ask_model(pointer self, std::function<void(bool, const std::string&)> note) {
   auto& state = self->state;
-  const auto judge = [self, note = std::move(note)] {
+  const auto judge = [self, connection = state.connections,
+                      note = std::move(note)](std::optional<std::string> misfit) {
     auto& known = self->state;
+    // What is late belongs to a connection that has gone: the next one asks for itself.
+    if (!known.session || connection != known.connections) return;
     known.knows_model = true;
+    known.misfit = std::move(misfit);
     if (known.misfit) log(severity::warning, "node at {}: {}", place(self), *known.misfit);
     note(!known.misfit, known.misfit.value_or(""));
   };
-  state.misfit.reset();
   self
     ->request(state.session, control_time_limit, call_atom::value, std::string(verb::model),
               std::string())
     .then(
       [self, judge](const std::string& bytes) {
         const auto model = from_wire<model_info>(bytes);
-        if (model) self->state.misfit = self->state.options.misfit(*model);
-        judge();
+        judge(model ? self->state.options.misfit(*model) : std::nullopt);
       },
-      [judge](const caf::error&) { judge(); });
+      [judge](const caf::error&) { judge(std::nullopt); });
 }
 
 /// The node's own word on whether it takes requests. One that does not know the verb takes them.
