@@ -168,7 +168,6 @@ result<void> check_memory(const model_config& config, const runner_config& sizes
   return {};
 }
 
-/// JSON over the tokenizer's vocabulary. What text cannot hold is no part of it.
 /// What replicas share of a loaded model.
 struct shared_machines {
   std::shared_ptr<const tokenizer_texts> texts;

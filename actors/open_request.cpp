@@ -231,9 +231,7 @@ std::string open_request::finish_words() const {
 std::vector<log_field> open_request::log_fields(std::int64_t now_us) const {
   const auto started = has_started() ? started_us_ : now_us;
   std::vector<log_field> out{{"request_id", id_}, {"finish_reason", finish_words()}};
-  if (!client_request_id_.empty()) out.emplace_back("client_request_id", client_request_id_);
-  if (!tenant_.empty()) out.emplace_back("tenant", tenant_);
-  if (!trace_id_.empty()) out.emplace_back("trace_id", trace_id_);
+  add_names(out, {id_, client_request_id_, tenant_, trace_id_});
   out.emplace_back("prompt_tokens", prompt_tokens_);
   out.emplace_back("cached_tokens", cached_tokens_);
   out.emplace_back("completion_tokens", output_tokens());
@@ -263,10 +261,7 @@ request_span open_request::span(std::int64_t now_us) const {
 
 std::string open_request::log_line(std::optional<request_phase> gone_in,
                                    std::int64_t now_us) const {
-  std::string out = "request " + id_;
-  if (!client_request_id_.empty()) out += " client_id=" + in_quotes(client_request_id_);
-  if (!tenant_.empty()) out += " tenant=" + in_quotes(tenant_);
-  if (!trace_id_.empty()) out += " trace=" + trace_id_;
+  auto out = line_of({id_, client_request_id_, tenant_, trace_id_});
   out += " finish=" + finish_words();
   const auto started = has_started() ? started_us_ : now_us;
   out +=

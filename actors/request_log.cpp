@@ -33,11 +33,23 @@ std::string trace_of(const std::string& traceparent) {
   return traceparent.size() >= 35 ? traceparent.substr(3, 32) : std::string();
 }
 
+std::string line_of(const request_names& names) {
+  std::string out = "request " + shown(names.id);
+  if (!names.client_request_id.empty()) out += " client_id=" + in_quotes(names.client_request_id);
+  if (!names.tenant.empty()) out += " tenant=" + in_quotes(names.tenant);
+  if (!names.trace_id.empty()) out += " trace=" + names.trace_id;
+  return out;
+}
+
+void add_names(std::vector<log_field>& out, const request_names& names) {
+  if (!names.client_request_id.empty())
+    out.emplace_back("client_request_id", names.client_request_id);
+  if (!names.tenant.empty()) out.emplace_back("tenant", names.tenant);
+  if (!names.trace_id.empty()) out.emplace_back("trace_id", names.trace_id);
+}
+
 std::string log_line_of(const ended_request& it) {
-  std::string out = "request " + shown(it.id);
-  if (!it.client_request_id.empty()) out += " client_id=" + in_quotes(it.client_request_id);
-  if (!it.tenant.empty()) out += " tenant=" + in_quotes(it.tenant);
-  if (!it.trace_id.empty()) out += " trace=" + it.trace_id;
+  auto out = line_of({it.id, it.client_request_id, it.tenant, it.trace_id});
   out += " finish=" + it.finish;
   if (it.code != errc::ok) out += fmt::format(" code={}", name_of(it.code));
   if (!it.replica.empty()) out += " replica=" + it.replica;
@@ -51,9 +63,7 @@ std::vector<log_field> log_fields_of(const ended_request& it) {
   std::vector<log_field> out{{"request_id", it.id}, {"finish_reason", it.finish}};
   if (it.code != errc::ok) out.emplace_back("code", std::string(name_of(it.code)));
   if (!it.replica.empty()) out.emplace_back("replica", it.replica);
-  if (!it.client_request_id.empty()) out.emplace_back("client_request_id", it.client_request_id);
-  if (!it.tenant.empty()) out.emplace_back("tenant", it.tenant);
-  if (!it.trace_id.empty()) out.emplace_back("trace_id", it.trace_id);
+  add_names(out, {it.id, it.client_request_id, it.tenant, it.trace_id});
   out.emplace_back("prompt_tokens", it.prompt_tokens);
   out.emplace_back("completion_tokens", it.output_tokens);
   out.emplace_back("total_ms", ms(it.total_us));

@@ -20,6 +20,19 @@ std::string in_quotes(std::string_view text);
 /// The trace of a W3C trace context: version-TRACE-parent-flags. Empty: it has none.
 std::string trace_of(const std::string& traceparent);
 
+/// What a request is called by those who have to do with it; empty: they call it nothing.
+struct request_names {
+  const std::string& id;
+  const std::string& client_request_id;
+  const std::string& tenant;
+  const std::string& trace_id;
+};
+
+/// "request ID", and the other names where there are any: how each line begins.
+std::string line_of(const request_names& names);
+/// All names but the id, as fields of a JSON line.
+void add_names(std::vector<log_field>& out, const request_names& names);
+
 struct ended_request {
   std::string id;
   std::string client_request_id;
