@@ -11,6 +11,7 @@
 
 #include "runtime/base/file.hpp"
 #include "runtime/base/random.hpp"
+#include "runtime/base/trim.hpp"
 
 namespace deepinfer {
 
@@ -30,13 +31,6 @@ enum class column : std::uint8_t {
 constexpr std::array<std::string_view, 6> column_names{
   "arrival_ms", "prompt_tokens", "output_tokens", "prefix_group", "prefix_tokens", "priority"};
 constexpr std::size_t required_columns = 3;
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view blank = " \t\r";
-  const auto first = text.find_first_not_of(blank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(blank) - first + 1);
-}
 
 std::vector<std::string_view> cells_of(std::string_view line) {
   std::vector<std::string_view> out;

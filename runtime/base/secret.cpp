@@ -3,17 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/trim.hpp"
+
 namespace deepinfer {
-namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
-
-}  // namespace
-
 listed_key split_key(std::string_view entry) {
   const auto at = entry.find('=');
   if (at == std::string_view::npos || at == 0 || at + 1 == entry.size()) return {{}, entry};

@@ -12,6 +12,11 @@ namespace {
 /// What a request without max_tokens is taken for while none has ended.
 constexpr std::int64_t outputs_at_first = 256;
 
+/// What another node has sent on stays in this one.
+bool may_have(const replica_book& book, const route_request& request, std::int32_t replica) {
+  return !request.is_forwarded || book.is_here(replica);
+}
+
 error not_here(const std::string& why) {
   return {errc::not_ready, "another node has sent the request on, and " + why, {}};
 }
@@ -230,7 +235,7 @@ bool request_router::give_back(std::int32_t replica, const std::string& id, std:
 bool request_router::may_find_ready(const route_request& request,
                                     const std::vector<std::int32_t>& refused_by) const {
   return std::any_of(known_.begin(), known_.end(), [&](std::int32_t replica) {
-    return book_.is_ready(replica) && (!request.is_forwarded || book_.is_here(replica)) &&
+    return book_.is_ready(replica) && may_have(book_, request, replica) &&
            std::find(refused_by.begin(), refused_by.end(), replica) == refused_by.end();
   });
 }
@@ -250,9 +255,8 @@ bool request_router::may_wait() const {
 
 /// Is there a replica, ready or not, where it may go?
 bool request_router::has_place(const route_request& request) const {
-  return std::any_of(known_.begin(), known_.end(), [&](std::int32_t replica) {
-    return !request.is_forwarded || book_.is_here(replica);
-  });
+  return std::any_of(known_.begin(), known_.end(),
+                     [&](std::int32_t replica) { return may_have(book_, request, replica); });
 }
 
 /// What waits for replicas that are all lost for good waits no longer.

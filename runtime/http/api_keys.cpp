@@ -5,15 +5,10 @@
 #include <fmt/format.h>
 
 #include "runtime/base/secret.hpp"
+#include "runtime/base/trim.hpp"
 
 namespace deepinfer {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
 
 bool is_bearer(std::string_view scheme) {
   constexpr std::string_view word = "bearer";

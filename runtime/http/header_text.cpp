@@ -6,17 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/trim.hpp"
+
 namespace deepinfer {
 namespace {
 
 char lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const auto begin = std::min(text.find_first_not_of(" \t"), text.size());
-  const auto end = text.find_last_not_of(" \t");
-  return end == std::string_view::npos ? std::string_view() : text.substr(begin, end - begin + 1);
 }
 
 }  // namespace
@@ -29,7 +25,7 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
 bool has_token(std::string_view list, std::string_view token) {
   while (!list.empty()) {
     const auto end = std::min(list.find(','), list.size());
-    if (equal_ignoring_case(trimmed(list.substr(0, end)), token)) return true;
+    if (equal_ignoring_case(trimmed(list.substr(0, end), " \t"), token)) return true;
     list.remove_prefix(std::min(end + 1, list.size()));
   }
   return false;

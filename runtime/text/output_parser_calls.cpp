@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/trim.hpp"
 #include "runtime/text/chat_prompt_writer.hpp"
 #include "runtime/text/python_json.hpp"
 
@@ -10,12 +11,6 @@ namespace {
 
 /// A tag longer than this is malformed: keeps the memory of a model gone wild bounded.
 constexpr std::size_t longest_tag = 16384;
-
-std::string_view trimmed(std::string_view text) {
-  const auto begin = std::min(text.find_first_not_of(' '), text.size());
-  const auto end = text.find_last_not_of(' ');
-  return end == std::string_view::npos ? std::string_view{} : text.substr(begin, end + 1 - begin);
-}
 
 /// True where `>` ends the tag: its quotes are even, or one of them closes the last attribute.
 bool is_whole_tag(std::string_view tag) {
@@ -89,7 +84,7 @@ void calls_parser::tag_byte(char c) {
 void calls_parser::end_tag() {
   state_ = state::between;
   angle_ = 0;
-  const auto text = trimmed(tag_);
+  const auto text = trimmed(tag_, " ");
   const auto name_end = std::min(text.find(' '), text.size());
   const auto name = text.substr(0, name_end);
   const auto attributes = text.substr(name_end);
