@@ -4,13 +4,12 @@
 #include <map>
 #include <optional>
 
-#include "runtime/base/json.hpp"
+#include "actors/host_address.hpp"
 
 namespace deepinfer {
 namespace {
 
 constexpr std::size_t most_steps = 64;  ///< of a rank
-constexpr std::size_t most_requests = 200;
 
 double micros(std::int64_t ns) {
   return static_cast<double>(ns) / 1000.0;
@@ -125,17 +124,33 @@ json::object kv_json(const node_stats& stats, const metrics& counts) {
 json::array requests_json(const request_list& list) {
   json::array out;
   for (const auto& it : list.requests) {
-    if (out.size() == most_requests) break;
-    out.push_back(json::object{{"id", it.id},
-                               {"state", it.state},
-                               {"tenant", it.tenant},
-                               {"replica", it.replica},
-                               {"prompt_tokens", it.prompt_tokens},
-                               {"cached_tokens", it.cached_tokens},
-                               {"output_tokens", it.output_tokens},
-                               {"age_s", static_cast<double>(it.age_us) * 1e-6},
-                               {"chunks_pending", it.chunks_pending}});
+    if (out.size() == dashboard_requests) break;
+    out.push_back(dashboard_request(it));
   }
+  return out;
+}
+
+/// A rank that is down says nothing, or that it has no blocks.
+json::object replica_json(std::size_t replica, const std::optional<node_stats>& known) {
+  const auto stats = known.value_or(node_stats());
+  return {{"replica", replica},
+          {"state", stats.kv_blocks_total > 0 ? "up" : "down"},
+          {"running", stats.running},
+          {"waiting", stats.queued},
+          {"generation_tokens", stats.tokens_out},
+          {"steps", stats.steps},
+          {"preemptions", stats.preemptions},
+          {"kv", json::object{{"total", stats.kv_blocks_total},
+                              {"cached", stats.kv_blocks_cached},
+                              {"free", stats.kv_blocks_free}}},
+          {"busy_us", micros(stats.device_busy_ns)},
+          {"span_us", micros(stats.device_span_ns)}};
+}
+
+json::array replicas_json(const dashboard_view& view) {
+  json::array out;
+  for (std::size_t i = 0; i < view.replicas.size(); ++i)
+    out.push_back(replica_json(i, view.replicas[i]));
   return out;
 }
 
@@ -173,9 +188,45 @@ json::value overlap_json(const dashboard_view& view, const metrics& counts) {
   return of(least);
 }
 
+json::object node_json(const node_entry& it) {
+  const bool is_up = it.state == "up";
+  return {{"name", it.name},
+          {"address", format_host_address({it.host, static_cast<std::uint16_t>(it.port)})},
+          {"origin", it.origin},
+          {"state", is_up ? "ready" : it.state},
+          {"progress", is_up ? 1.0 : 0.0},
+          {"takes_requests", is_up && it.origin != "told" && it.reason.empty()},
+          {"reason", it.reason},
+          {"snapshot", nullptr}};
+}
+
+json::array nodes_json(const node_list& list) {
+  json::array out;
+  if (list.nodes.size() < 2) return out;  // alone
+  for (const auto& it : list.nodes) out.push_back(node_json(it));
+  return out;
+}
+
 }  // namespace
 
-std::string dashboard_snapshot(const dashboard_view& view, const metrics& counts) {
+std::int64_t waiting_for_replica(const request_list& list) {
+  return std::count_if(list.requests.begin(), list.requests.end(),
+                       [](const request_info& it) { return it.state == "routing"; });
+}
+
+json::object dashboard_request(const request_info& it) {
+  return {{"id", it.id},
+          {"state", it.state},
+          {"tenant", it.tenant},
+          {"replica", it.replica},
+          {"prompt_tokens", it.prompt_tokens},
+          {"cached_tokens", it.cached_tokens},
+          {"output_tokens", it.output_tokens},
+          {"age_s", static_cast<double>(it.age_us) * 1e-6},
+          {"chunks_pending", it.chunks_pending}};
+}
+
+json::object dashboard_object(const dashboard_view& view, const metrics& counts) {
   auto chosen = choose_steps(view);
   const auto& health = view.health;
   const auto& model = view.model;
@@ -195,7 +246,7 @@ std::string dashboard_snapshot(const dashboard_view& view, const metrics& counts
                   {"device", model.device},
                   {"kernels", model.kernels}};
   out["running"] = view.stats.running;
-  out["waiting"] = view.stats.queued;
+  out["waiting"] = view.stats.queued + waiting_for_replica(view.requests);
   out["totals"] = totals_json(view.stats, counts);
   out["ttft_s"] = quantiles(counts, metric::time_to_first_token_seconds);
   out["itl_s"] = quantiles(counts, metric::inter_token_latency_seconds);
@@ -206,7 +257,13 @@ std::string dashboard_snapshot(const dashboard_view& view, const metrics& counts
   out["requests_total"] = view.requests.requests.size();
   out["group"] = group_json(view, counts);
   out["eplb"] = eplb_json(view, counts);
-  return to_text(out);
+  out["replicas"] = replicas_json(view);
+  out["nodes"] = nodes_json(view.nodes);
+  return out;
+}
+
+std::string dashboard_snapshot(const dashboard_view& view, const metrics& counts) {
+  return to_text(dashboard_object(view, counts));
 }
 
 }  // namespace deepinfer

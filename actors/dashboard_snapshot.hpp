@@ -7,7 +7,7 @@
 ///   uptime_s      number: since the model was loaded; null while it is not
 ///   health        {state, progress, stage, node, replicas, open_requests}
 ///   model         {names: [string], max_model_len, num_kv_blocks, block_size, device, kernels}
-///   running, waiting   numbers: requests
+///   running, waiting   numbers: requests; those that no replica has yet wait, too
 ///   totals        {prompt_tokens, generation_tokens, steps, empty_steps, preemptions, hit_tokens,
 ///                  query_tokens, busy_us, span_us, idle_us: {plan, settle, vote, transfer},
 ///                  draft_tokens, accepted_tokens}; rates are differences of two snapshots
@@ -23,14 +23,24 @@
 ///   group         {size, go, wait, vetoed}; size 0: this node has no group of ranks
 ///   eplb          {placement_version, imbalance, gain, rebalances, cancelled, load}; load: a list
 ///                  per rank of the tokens of each expert, [] without an expert group
+///   replicas      [{replica, state: "up" or "down", running, waiting, generation_tokens, steps,
+///                  preemptions, kv: {total, cached, free}, busy_us, span_us}]: those of this node
+///   nodes         [{name, address, origin, state, progress, takes_requests, reason, snapshot}]:
+///                  where there are others, this node (origin: self), those it sends requests to
+///                  (peer, joined) and those that it has told that they may send some here (told).
+///                  state: ready, loading or down; reason: why it takes none from here; snapshot:
+///                  null, each shows its own. Of a gateway and its nodes: gateway_snapshot.hpp
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "messages/client.hpp"
+#include "messages/cluster.hpp"
 #include "messages/control.hpp"
+#include "runtime/base/json.hpp"
 #include "runtime/base/metrics.hpp"
 #include "runtime/base/trace_ring.hpp"
 
@@ -40,7 +50,10 @@ struct dashboard_view {
   node_health health;
   model_info model;
   node_stats stats;
+  std::vector<std::optional<node_stats>>
+    replicas;  ///< parts of `stats`; nothing of one that is down
   request_list requests;
+  node_list nodes;                               ///< this one, and those that it knows
   std::vector<step_trace> steps;                 ///< newest ones of all ranks, oldest first
   std::int64_t known_step = -1;                  ///< `newest_step` of the snapshot before
   std::int64_t now_us = 0;                       ///< steady clock
@@ -51,5 +64,13 @@ struct dashboard_view {
 
 /// `counts` has been refreshed with the stats.
 std::string dashboard_snapshot(const dashboard_view& view, const metrics& counts);
+
+/// The same before it is text, and how many requests of a list it shows.
+json::object dashboard_object(const dashboard_view& view, const metrics& counts);
+constexpr std::size_t dashboard_requests = 200;
+json::object dashboard_request(const request_info& it);
+
+/// Requests that no replica has yet.
+std::int64_t waiting_for_replica(const request_list& list);
 
 }  // namespace deepinfer

@@ -46,6 +46,7 @@ result<std::unique_ptr<node>> load_engine(std::shared_ptr<live_config> config,
     model_info_of(engine->facts(), settings, intake->facts().vocab_size, seconds_since_1970()),
     intake, links.config);
   links.counts = inside.parts.counts;
+  links.neighbours = inside.neighbours;
   links.spans = inside.spans;
   links.door = inside.door;
   std::vector<gateway_actor> gateways;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -21,6 +22,8 @@ template <class Answer>
 struct gathered {
   std::vector<Answer> answers;  ///< in the order they came, as the failures
   std::vector<caf::error> failures;
+  /// Which question each of these is of, counted from 0 as they were asked.
+  std::vector<std::size_t> answered, failed;
 };
 
 /// `Pointer`: to the actor that asks.
@@ -42,14 +45,17 @@ public:
   template <class Target, class... Args>
   void ask(const Target& target, const Args&... args) {
     ++shared_->missing;
+    const auto question = shared_->asked++;
     deepinfer::ask(self_, target, timeout_, args...)
       .then(
-        [all = shared_](Answer& answer) {
+        [all = shared_, question](Answer& answer) {
           all->got.answers.push_back(std::move(answer));
+          all->got.answered.push_back(question);
           all->one_less();
         },
-        [all = shared_](caf::error& failure) {
+        [all = shared_, question](caf::error& failure) {
           all->got.failures.push_back(std::move(failure));
+          all->got.failed.push_back(question);
           all->one_less();
         });
   }
@@ -58,6 +64,7 @@ private:
   struct shared {
     gathered<Answer> got;
     std::size_t missing = 1;  ///< one for whoever asks, while it asks
+    std::size_t asked = 0;
     next_call next;
 
     void one_less() {

@@ -11,6 +11,7 @@
 #include "actors/node_state.hpp"
 #include "actors/remote_link.hpp"
 #include "actors/wire_door.hpp"
+#include "actors/wire_session.hpp"
 #include "messages/wire.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/secret.hpp"
@@ -68,6 +69,7 @@ public:
     };
     hooks.on_peer_lost = [this](const std::string& name) { remove(name); };
     DI_TRY(cluster_, cluster::open(host_, settings_.actor, *door_, options, std::move(hooks)));
+    here.inside().neighbours->attach(door_->desk()->look().cluster.value());
     door_->attach(engine);
     return {};
   }

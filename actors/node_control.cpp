@@ -24,10 +24,8 @@ constexpr std::chrono::seconds rank_timeout{5};
 constexpr std::int64_t most_trace_steps = 1 << 20;
 
 /// Reads one long text on a thread of its own and leaves.
-using text_reader_actor = caf::typed_actor<rpc<std::string, call_atom, std::string, std::string>>;
-
-text_reader_actor::behavior_type text_reader(text_reader_actor::pointer self,
-                                             std::shared_ptr<const node_desk> desk) {
+verb_actor::behavior_type text_reader(verb_actor::pointer self,
+                                      std::shared_ptr<const node_desk> desk) {
   return {[self, desk](call_atom, const std::string& verb,
                        const std::string& bytes) -> caf::result<std::string> {
     self->quit();
@@ -93,7 +91,7 @@ string_promise answer_metrics(pointer self) {
   return promise;
 }
 
-/// One look at everything, in four questions one after the other. What can't be told is left out.
+/// One look at everything, in five questions one after the other. What can't be told is left out.
 class snapshot_taker : public std::enable_shared_from_this<snapshot_taker> {
 public:
   snapshot_taker(pointer self, string_promise answer, std::int64_t known_step)
@@ -104,10 +102,11 @@ public:
   }
 
   void start() {
-    if (!links().door) return take_stats();
-    ask_door<node_health>(verb::health, &dashboard_view::health, [](snapshot_taker& it) {
-      it.ask_door<request_list>(verb::requests, &dashboard_view::requests,
-                                [](snapshot_taker& next) { next.take_stats(); });
+    const auto& door = links().door;
+    if (!door) return take_nodes();
+    ask_for<node_health>(door, verb::health, &dashboard_view::health, [](snapshot_taker& it) {
+      it.ask_for<request_list>(it.links().door, verb::requests, &dashboard_view::requests,
+                               [](snapshot_taker& next) { next.take_nodes(); });
     });
   }
 
@@ -116,10 +115,17 @@ private:
 
   control_links& links() { return self_->state.links; }
 
-  template <class Answer>
-  void ask_door(std::string_view verb, Answer dashboard_view::*into,
-                void (*next)(snapshot_taker&)) {
-    ask(self_, links().door, rank_timeout, call_atom::value, std::string(verb), std::string())
+  void take_nodes() {
+    const auto cluster = links().neighbours ? links().neighbours->look() : verb_actor();
+    if (!cluster) return take_stats();
+    ask_for<node_list>(cluster, verb::nodes, &dashboard_view::nodes,
+                       [](snapshot_taker& it) { it.take_stats(); });
+  }
+
+  template <class Answer, class Target>
+  void ask_for(const Target& target, std::string_view verb, Answer dashboard_view::*into,
+               void (*next)(snapshot_taker&)) {
+    ask(self_, target, rank_timeout, call_atom::value, std::string(verb), std::string())
       .then(
         [self = shared_from_this(), into, next](const std::string& bytes) {
           if (auto read = from_wire<Answer>(bytes)) self->view_.*into = *std::move(read);
@@ -132,7 +138,12 @@ private:
     ask_ranks<node_stats>(
       self_,
       [self = shared_from_this()](gathered<node_stats>& all) {
-        for (const auto& of_rank : all.answers) add(self->view_.stats, of_rank);
+        auto& view = self->view_;
+        view.replicas.resize(self->links().ranks.size());
+        for (std::size_t i = 0; i < all.answers.size(); ++i) {
+          add(view.stats, all.answers[i]);
+          view.replicas[all.answered[i]] = std::move(all.answers[i]);
+        }
         self->take_steps();
       },
       stats_atom::value);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "actors/neighbour_desk.hpp"
 #include "actors/node_desk.hpp"
 #include "actors/protocol.hpp"
 #include "runtime/base/metrics.hpp"
@@ -24,7 +25,8 @@ struct control_links {
   std::shared_ptr<const node_desk> desk;
   std::shared_ptr<live_config> config;
   std::shared_ptr<metrics> counts;
-  std::shared_ptr<const span_ring> spans;  ///< of requests, for the timeline; null: none
+  std::shared_ptr<const neighbour_desk> neighbours;  ///< null: none are known
+  std::shared_ptr<const span_ring> spans;            ///< of requests, for the timeline; null: none
   /// Tells doors and queues of new settings of the section `server` and of `log_requests`; must not
   /// block. Null: a change of these needs a restart.
   std::function<void(const engine_settings&)> on_doors_changed;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/actor_host.hpp"
+#include "actors/neighbour_desk.hpp"
 #include "actors/node.hpp"
 #include "actors/rank_supervisor.hpp"
 #include "actors/router.hpp"
@@ -59,6 +60,7 @@ struct node::machinery {
   static constexpr std::size_t spans_kept = 1024;
 
   node_parts parts;
+  std::shared_ptr<neighbour_desk> neighbours = std::make_shared<neighbour_desk>();
   std::shared_ptr<span_ring> spans = std::make_shared<span_ring>(spans_kept);
   bool is_served;  ///< in a host that was there before: its requests are logged
   std::vector<std::unique_ptr<replica>> replicas;

@@ -12,6 +12,7 @@
 #include "actors/node_census.hpp"
 #include "actors/node_state.hpp"
 #include "actors/remote_link.hpp"
+#include "actors/snapshot_gatherer.hpp"
 #include "config/gateway_settings.hpp"
 #include "messages/wire.hpp"
 
@@ -61,7 +62,8 @@ struct control_relay_state {
   control_relay_state() = default;
 
   relay_links links;
-  std::vector<bool> is_up;  ///< by node
+  std::vector<bool> is_up;           ///< by node
+  std::vector<std::string> reasons;  ///< why it is not
 };
 
 using pointer = control_relay_actor::stateful_pointer<control_relay_state>;
@@ -92,7 +94,8 @@ void count_nodes(pointer self) {
   if (state.links.on_nodes) state.links.on_nodes(nodes.up(), state.is_up.size());
 }
 
-void on_ready(pointer self, std::int32_t node, bool is_ready) {
+void on_ready(pointer self, std::int32_t node, bool is_ready, const std::string& why) {
+  self->state.reasons.at(static_cast<std::size_t>(node)) = is_ready ? "" : why;
   std::vector<bool>::reference known = self->state.is_up.at(static_cast<std::size_t>(node));
   if (known == is_ready) return;
   known = is_ready;
@@ -123,17 +126,35 @@ void set_setting(pointer self, const std::string& bytes,
     promise.deliver(to_caf(said.error()));
 }
 
+verb_actor spawn_gatherer(pointer self) {
+  const auto& state = self->state;
+  snapshot_sources sources;
+  sources.door = state.links.door;
+  sources.nodes = state.links.nodes;
+  for (std::size_t i = 0; i < state.is_up.size(); ++i) {
+    auto& part = sources.known.emplace_back();
+    part.address = state.links.addresses[i];
+    part.takes_requests = state.is_up[i];
+    part.reason = state.reasons[i];
+  }
+  return self->spawn(snapshot_gatherer, std::move(sources));
+}
+
 /// The gateway's own settings and counts; of models the nodes know.
 control_relay_actor::behavior_type control_relay(pointer self, relay_links links) {
   auto& state = self->state;
   state.links = std::move(links);
   state.is_up.resize(state.links.nodes.size());
+  state.reasons.resize(state.links.nodes.size());
   for (std::size_t i = 0; i < state.is_up.size(); ++i)
     tell(self, state.links.nodes[i], watch_atom::value, static_cast<std::int32_t>(i),
          request_watcher_actor(self));
   count_nodes(self);
   return {
     [self](call_atom, const std::string& verb, const std::string& bytes) {
+      if (verb == verb::snapshot)
+        return caf::result<std::string>(
+          self->delegate(spawn_gatherer(self), call_atom::value, verb, bytes));
       auto promise = self->make_response_promise<std::string>();
       const auto& own = self->state.links;
       if (verb == verb::config_get)
@@ -144,13 +165,13 @@ control_relay_actor::behavior_type control_relay(pointer self, relay_links links
         set_setting(self, bytes, promise);
       else
         relay(self, 0, verb, bytes, promise);
-      return promise;
+      return caf::result<std::string>(promise);
     },
     [](started_atom, std::int32_t, const std::string&, std::int32_t) {},
     [](ended_atom, std::int32_t, const std::string&, const request_end&) {},
     [](returned_atom, std::int32_t, const std::string&) {},
-    [self](ready_atom, std::int32_t node, bool is_ready, const std::string&) {
-      on_ready(self, node, is_ready);
+    [self](ready_atom, std::int32_t node, bool is_ready, const std::string& why) {
+      on_ready(self, node, is_ready, why);
     },
     [](gone_atom, std::int32_t, const std::string&) {},
     [self](stop_atom) {

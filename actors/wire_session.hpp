@@ -12,12 +12,10 @@
 
 #include "actors/protocol.hpp"
 #include "actors/request_ledger.hpp"
+#include "actors/verb_actor.hpp"
 #include "actors/wire_protocol.hpp"
 
 namespace deepinfer {
-
-/// Answers verbs beside those of an engine: the cluster's.
-using verb_actor = caf::typed_actor<rpc<std::string, call_atom, std::string, std::string>>;
 
 /// What a node's sessions know of it. Written by the process, read by their actors.
 class door_desk {

@@ -55,8 +55,9 @@ constexpr std::array rows{
   call_row{api_call::stop_profile, "End a profile: its steps as a Chrome trace", "", "Object",
            false, true},
   call_row{api_call::trace, "The newest steps as a Chrome trace", "", "Object", false, true},
-  call_row{api_call::snapshot, "What the node looks like now", "", "Object", false, true},
-  call_row{api_call::events, "What the node looks like, twice a second", "", "Text", false, false,
+  call_row{api_call::snapshot, "What the node, or a gateway with its nodes, looks like now", "",
+           "Object", false, true},
+  call_row{api_call::events, "What the snapshot shows, twice a second", "", "Text", false, false,
            false, "text/event-stream; charset=utf-8"}};
 
 const call_row& row_of(api_call call) {

@@ -59,6 +59,58 @@ TEST_CASE("a snapshot of a node before its model has every key, and null for wha
   CHECK(it.at("eplb").at("load").as_array().empty());
 }
 
+TEST_CASE("a snapshot tells of each replica, and of one that is down that it is") {
+  node_stats first;
+  first.running = 3;
+  first.queued = 1;
+  first.tokens_out = 70;
+  first.kv_blocks_total = 10;
+  first.kv_blocks_free = 4;
+  node_stats resting;
+  resting.kv_blocks_total = 10;
+  dashboard_view view;
+  view.replicas = {first, resting, std::nullopt, node_stats{}};
+  const auto list = shown(view).at("replicas").as_array();
+  REQUIRE(list.size() == 4);
+  CHECK(list[0].at("replica") == 0);
+  CHECK(list[0].at("state") == "up");
+  CHECK(list[0].at("running") == 3);
+  CHECK(list[0].at("waiting") == 1);
+  CHECK(list[0].at("generation_tokens") == 70);
+  CHECK(list[0].at("kv").at("free") == 4);
+  CHECK(list[1].at("state") == "up");
+  CHECK(list[2].at("state") == "down");
+  CHECK(list[3].at("state") == "down");  // a rank that died has no blocks
+}
+
+TEST_CASE("a snapshot names the nodes around its own, and why one of them takes no requests") {
+  dashboard_view view;
+  view.nodes.nodes = {{"n1", "here", 4242, "up", "self", ""}};
+  CHECK(shown(view).at("nodes").as_array().empty());  // alone
+  view.nodes.nodes.push_back({"n2", "::1", 4242, "up", "peer", ""});
+  view.nodes.nodes.push_back({"n3", "there", 4243, "down", "joined", "nobody answers"});
+  view.nodes.nodes.push_back({"n4", "far", 4244, "up", "told", ""});
+  const auto list = shown(view).at("nodes").as_array();
+  REQUIRE(list.size() == 4);
+  CHECK(list[1].at("name") == "n2");
+  CHECK(list[1].at("address") == "[::1]:4242");
+  CHECK(list[1].at("state") == "ready");
+  CHECK(list[1].at("takes_requests") == true);
+  CHECK(list[1].at("snapshot").is_null());
+  CHECK(list[2].at("state") == "down");
+  CHECK(list[2].at("reason") == "nobody answers");
+  CHECK(list[2].at("takes_requests") == false);
+  CHECK(list[3].at("takes_requests") == false);
+}
+
+TEST_CASE("requests that no replica has yet wait, too") {
+  dashboard_view view;
+  view.stats.queued = 2;
+  for (const auto* state : {"routing", "queued", "routing", "decode"})
+    view.requests.requests.emplace_back().state = state;
+  CHECK(shown(view).at("waiting") == 4);
+}
+
 TEST_CASE("a snapshot tells of each step when its host and device work ran, in microseconds") {
   dashboard_view view;
   view.steps = {step_of(1)};

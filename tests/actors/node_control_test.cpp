@@ -170,6 +170,8 @@ TEST_CASE_FIXTURE(control_fixture, "a snapshot is one line of JSON, also without
   REQUIRE_MESSAGE(read, reply->text);
   CHECK(read->at("running") == 6);
   CHECK(read->at("steps").as_array().size() == 2);
+  REQUIRE(read->at("replicas").as_array().size() == 2);
+  CHECK(read->at("replicas").as_array()[1].at("running") == 3);
 }
 
 TEST_CASE_FIXTURE(control_fixture,

@@ -127,6 +127,64 @@ def test_a_stopped_node_is_given_up_and_taken_back(cluster):
     it.check_rest()
 
 
+def test_a_snapshot_of_a_gateway_has_every_node(cluster):
+    it = cluster(3)
+    together(12, lambda i: it.gateway.chat(f"#fox {i}"))
+
+    def nodes():
+        reply = it.gateway.get("/v1/internal/snapshot")
+        assert reply.status_code == 200, reply.text
+        shown = reply.json()
+        parts = [node["snapshot"] for node in shown["nodes"] if node["snapshot"]]
+        assert shown["totals"]["steps"] == sum(part["totals"]["steps"] for part in parts)
+        assert shown["kv"]["total"] == sum(part["kv"]["total"] for part in parts)
+        return shown["nodes"]
+
+    listed = nodes()
+    assert [node["name"] for node in listed] == ["n0", "n1", "n2"]
+    assert [node["address"] for node in listed] == [f"127.0.0.1:{port}" for port in it.ports]
+    for node in listed:
+        assert node["state"] == "ready" and node["takes_requests"] and not node["reason"]
+        part = node["snapshot"]
+        assert part["replicas"][0]["state"] == "up" and part["kv"]["total"] > 0 and part["model"]["names"]
+        assert part["totals"]["steps"] > 0 and part["steps"], node["name"]
+    it.nodes[1].signal(signal.SIGSTOP)
+    try:
+        silent = nodes()[1]
+        assert silent["snapshot"] is None and silent["state"] == "down" and silent["reason"], silent
+        assert [node["state"] for node in nodes()] == ["ready", "down", "ready"]
+    finally:
+        it.nodes[1].signal(signal.SIGCONT)
+    wait_for(lambda: nodes()[1]["takes_requests"], "it is back")
+    it.nodes[2].kill()
+    wait_for(lambda: "nobody answers" in nodes()[2]["reason"], "it is told why")
+    it.nodes[2] = it.start_node(2)
+    wait_for(lambda: nodes()[2]["takes_requests"], "it is back")
+    assert nodes()[2]["snapshot"]["health"]["node"] == "n2"
+    it.check_rest()
+
+
+def test_a_snapshot_of_a_gateway_knows_where_requests_are(cluster):
+    it = cluster(2, "--max-num-seqs", "1")
+    raws = [Raw(it.gateway.port) for _ in range(3)]
+    for raw in raws:
+        raw.send(post(CHAT, chat_body("#long", stream=True, max_tokens=8000)))
+
+    def listed():
+        rows = it.gateway.get("/v1/internal/snapshot").json()["requests"]
+        return rows if sum(row["state"] == "decode" for row in rows) == 2 and len(rows) == 3 else None
+
+    rows = wait_for(listed, "two run")
+    assert {row["node"] for row in rows if row["state"] == "decode"} == {"n0", "n1"}
+    assert all(row["output_tokens"] > 0 or row["state"] != "decode" for row in rows)
+    for row in rows:
+        with it.gateway.client() as client:
+            assert client.delete(f"/v1/internal/requests/{row['id']}").status_code == 200
+    for raw in raws:
+        raw.close()
+    it.check_rest()
+
+
 def test_half_open_connections_to_the_actor_port(cluster):
     """Whoever connects and says nothing, or nonsense, hinders nobody."""
     it = cluster(1)
