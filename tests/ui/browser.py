@@ -145,6 +145,9 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, **more)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key)
 
+    def mouse(self, kind, x, y):
+        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
     def screenshot(self):
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 

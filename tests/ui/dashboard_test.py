@@ -11,56 +11,13 @@ import sys
 import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from browser import Browser, find_chromium, picture  # noqa: E402
+import checks  # noqa: E402
+from browser import Browser, find_chromium  # noqa: E402
+from checks import (NODES_SHOWN, TEXT, TILE, check, check_chat_form, check_panels, check_picture,  # noqa: E402
+                    check_quiet, check_width, wait_ready)
 from mock_server import HOSTILE_ID, PAGE, Mock  # noqa: E402
 
 SOURCE = PAGE.parent.parent.parent
-PANELS = ["tiles", "steps", "requests", "kv", "votes", "eplb", "chat"]
-TEXT = "document.getElementById('%s').textContent"
-pictures = None
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
-def wait_ready(page):
-    page.wait(TEXT % "state" + " === 'ready'", "the page says ready")
-    page.wait("document.querySelectorAll('#chart rect.forward').length > 8", "steps are drawn")
-
-
-def check_panels(page):
-    shown = page.value("[...document.querySelectorAll('section[data-panel]')].map(it => [it.dataset.panel,"
-                       " it.innerText.replace(it.querySelector('h2')?.innerText || '', '').trim().length,"
-                       " it.getBoundingClientRect().height])")
-    check([name for name, _, _ in shown] == PANELS, f"panels: {shown}")
-    for name, letters, height in shown:
-        check(letters > 3 and height > 20, f"panel {name} is empty: {letters} letters, {height} px")
-
-
-def check_quiet(page, but=()):
-    loud = [it for it in page.problems if not any(known in it for known in but)]
-    check(not loud, f"the console has errors: {loud}")
-
-
-def check_picture(page, name, is_dark=None):
-    """Neither blank nor of one colour, and dark where it should be."""
-    png = page.screenshot()
-    if pictures:
-        (pictures / (name + ".png")).write_bytes(png)
-    width, height, pixel, rows = picture(png)
-    colours, light = {}, 0
-    for row in rows[::3]:
-        for x in range(0, width * pixel, 3 * pixel):
-            colour = row[x:x + 3]
-            colours[colour] = colours.get(colour, 0) + 1
-            light += sum(colour) > 3 * 128
-    count = sum(colours.values())
-    check(len(colours) > 60, f"{name}: {len(colours)} colours")
-    check(max(colours.values()) < 0.95 * count, f"{name}: nearly all of it has one colour")
-    if is_dark is not None:
-        check((light < 0.3 * count) == is_dark, f"{name}: {light} of {count} dots are light")
 
 
 def the_page_is_small_and_brings_everything_along():
@@ -81,14 +38,145 @@ def it_shows_a_node_in_light_and_dark_and_on_a_phone(browser):
         wait_ready(page)
         page.wait("!document.getElementById('tiles').textContent.includes('output–')", "rates are there")
         check_panels(page)
-        wide = page.value("document.documentElement.scrollWidth")
-        check(wide <= width, f"{name}: {wide} px wide on a screen of {width}")
-        aside = page.value("[...document.querySelectorAll('.scroll')].map(it => it.scrollWidth - it.clientWidth)")
-        check(max(aside) <= 0, f"{name}: lists are {aside} px wider than they show")
+        check_width(page, name, width)
+        check_chat_form(page, name)
         check("No expert group" in page.value(TEXT % "eplb"), "no expert group is said")
         check("No group" in page.value(TEXT % "votes"), "no group is said")
         check_picture(page, name, scheme == "dark")
         check_quiet(page)
+
+
+def it_shows_a_gateway_with_all_its_nodes(browser):
+    mock = Mock(gateway=True).start()
+    for name, width, height, scheme in [("gateway", 1280, 1700, "light"), ("gateway-phone-dark", 360, 2600, "dark")]:
+        mock.down = set()
+        page = browser.page()
+        page.open(mock.url(), width, height, scheme)
+        wait_ready(page)
+        page.wait("!document.getElementById('tiles').textContent.includes('output–')", "rates are there")
+        check_panels(page, has_nodes=True)
+        check_width(page, name, width)
+        lines = page.value(NODES_SHOWN)
+        check([line[0] for line in lines] == ["All nodes", "n0", "replica 0", "replica 1", "n1"], f"nodes: {lines}")
+        sums = page.value("now.running === now.nodes[0].snapshot.running + now.nodes[1].snapshot.running")
+        check(sums, "the mock does not add up")
+        check(page.value(TILE % "running" + " === String(now.running)"), "the tiles are sums")
+        menu = page.value("[...document.getElementById('rank').options].map(it => it.textContent)")
+        check(menu == ["n0", "n1"], f"steps of: {menu}")
+        mock.down = {"n1"}
+        wait_ready(page, "ready, 1 of 2 nodes")
+        page.wait(NODES_SHOWN + ".some(it => it[0] === 'n1' && it[1] === 'down' && it[2].includes('nobody answers'))",
+                  "the one that is down is named, with the reason")
+        check_panels(page, has_nodes=True)
+        check_width(page, name, width)
+        check_picture(page, name, scheme == "dark")
+        check_quiet(page)
+
+
+def a_node_is_chosen_by_key_and_shown_alone(browser):
+    mock = Mock(gateway=True).start()
+    page = browser.page()
+    page.open(mock.url())
+    wait_ready(page)
+    pick = "[...document.querySelectorAll('#nodes button')].find(it => it.textContent === %r)"
+    page.value((pick % "n1") + ".focus()")
+    page.press("Enter", "\r")
+    check(page.value((pick % "n1") + ".getAttribute('aria-pressed')") == "true", "it is pressed")
+    check(page.value(TILE % "running" + " === String(now.nodes[1].snapshot.running)"), "its tiles")
+    ids = page.value("[...document.querySelectorAll('#requests td.id')].map(it => it.textContent)")
+    check(ids and all(it.startswith("n1-") for it in ids), f"its requests: {ids}")
+    check(page.value("shownSteps().length > 8 && shownSteps().every(it => now.nodes[1].snapshot.newest_step - it.step < 128)"),
+          "its steps")
+    mock.down = {"n1"}
+    page.wait(TEXT % "requests" + ".includes('No numbers from n1: no connection')", "it says that it has none")
+    check(page.value("[...document.querySelectorAll('#tiles dd')].every(it => it.textContent === '–')"), "old numbers")
+    check(page.value("document.querySelectorAll('#chart rect.bar').length") == 0, "old steps")
+    check(page.value("document.activeElement.textContent") == "n1", "the focus has gone")
+    check_panels(page, has_nodes=True)
+    mock.down = set()
+    page.wait("document.querySelectorAll('#chart rect.forward').length > 8", "its steps are back")
+    mock.down = {"n0", "n1"}
+    page.value((pick % "All nodes") + ".click()")
+    page.wait(TEXT % "state" + " === 'failed'", "the page says failed")
+    page.wait(TEXT % "notice" + " === 'no replica can take requests'", "it says why")
+    check("no node answers" in page.value(TEXT % "requests"), "old requests")
+    check_panels(page, has_nodes=True)
+    check_quiet(page)
+
+
+def a_node_shows_its_replicas(browser):
+    mock = Mock(replicas=2).start()
+    page = browser.page()
+    page.open(mock.url(), 360, 2400)
+    wait_ready(page)
+    lines = page.value(NODES_SHOWN)
+    check([line[:2] for line in lines] == [["replica 0", "up"], ["replica 1", "up"]], f"replicas: {lines}")
+    check(page.value(TEXT % "h-nodes") == "Replicas", "the panel has their name")
+    check_panels(page, has_nodes=True)
+    check_width(page, "replicas", 360)
+    check_quiet(page)
+
+
+def a_node_names_the_nodes_around_it(browser):
+    mock = Mock(around=True, replicas=2).start()
+    for name, width in (("around", 1280), ("around-phone", 360)):
+        page = browser.page()
+        page.open(mock.url(), width, 2400)
+        wait_ready(page)
+        lines = page.value(NODES_SHOWN)
+        check([line[:2] for line in lines] == [["n1 (this node)", "ready"], ["replica 0", "up"], ["replica 1", "up"],
+                                               ["n2", "ready"], ["n3", "down"], ["n3", "up"]], f"nodes: {lines}")
+        check(lines[4][2] == "nobody answers", f"why: {lines[4]}")
+        check(page.value(TILE % "running" + " === String(now.running)"), "the tiles are its own")
+        check_panels(page, has_nodes=True)
+        check_width(page, name, width)
+        check_picture(page, name)
+        check_quiet(page)
+
+
+def a_fresh_server_shows_what_is_known(browser):
+    mock = Mock(fresh=True, interval=60).start()  # one look
+    page = browser.page()
+    page.open(mock.url())
+    page.wait(TEXT % "state" + " === 'ready'", "the page says ready")
+    shown = page.value("[...document.querySelectorAll('.tile')].map(it => it.innerText.split('\\n').join(': '))")
+    unknown = [it for it in shown if "–" in it]
+    check(not unknown, f"nothing is said of {unknown}")
+    check("output: 0 tok/s" in shown and "prefix hits: none yet" in shown, f"tiles: {shown}")
+    check_panels(page)
+    check_quiet(page)
+
+
+def a_click_may_take_longer_than_a_snapshot(browser):
+    mock = Mock().start()
+    page = browser.page()
+    page.open(mock.url())
+    wait_ready(page)
+    place = page.value("document.querySelector('#requests button').getBoundingClientRect().toJSON()")
+    x, y = place["left"] + place["width"] / 2, place["top"] + place["height"] / 2
+    page.mouse("mousePressed", x, y)
+    page.value("window.seen = now.now_us")
+    page.wait("now.now_us !== window.seen", "a snapshot comes")
+    page.mouse("mouseReleased", x, y)
+    page.wait("document.querySelector('#requests button').disabled", "the button has heard it")
+    check([call[0] for call in mock.calls] == ["DELETE"], f"calls: {mock.calls}")
+    check_quiet(page)
+
+
+def what_was_refused_is_said_until_it_is_dismissed(browser):
+    mock = Mock().start()
+    mock.keeps_requests = True
+    page = browser.page()
+    page.open(mock.url())
+    wait_ready(page)
+    page.value("document.querySelector('#requests button').click()")
+    page.wait(TEXT % "told" + ".includes('Not cancelled: no such request')", "it says why")
+    page.value("window.seen = now.now_us")
+    page.wait("now.now_us !== window.seen", "a snapshot comes")
+    check(page.value("document.getElementById('told').classList.contains('hidden')") is False, "it has gone")
+    page.value("document.getElementById('told-off').click()")
+    check(page.value("document.getElementById('told').classList.contains('hidden')"), "it stays")
+    check_quiet(page, but=["404 (Not Found)"])
 
 
 def what_data_holds_is_never_markup(browser):
@@ -141,7 +229,7 @@ def requests_are_cancelled_and_the_node_is_drained(browser):
     page.open(mock.url())
     wait_ready(page)
     page.value("document.querySelector('#requests button').click()")
-    page.wait("document.querySelector('#requests button').disabled === false", "the list is fresh")
+    check(page.value("document.querySelector('#requests button').disabled"), "it may be cancelled twice")
     page.answers_dialogs = False
     page.value("document.getElementById('drain').click()")
     page.answers_dialogs = True
@@ -180,6 +268,9 @@ def it_chats_folds_reasoning_and_stops(browser):
     check(page.value("document.getElementById('send').disabled") is False, "the next message may come")
     ask("fail")
     page.wait(last + ".querySelector('.failed')?.textContent.includes('temperature')", "a refusal is shown")
+    check(page.value("document.getElementById('words').value") == "fail", "the words are back, to be mended")
+    ask("What is 7 + 5?")
+    page.wait(last + ".querySelector('.usage').textContent.includes('tok/s')", "what was refused is not sent again")
     check_quiet(page, but=["400 (Bad Request)"])
 
 
@@ -191,6 +282,7 @@ def it_asks_for_the_key_and_keeps_it_in_the_tab(browser):
     check(page.value(TEXT % "state") == "needs a key", "it says why it shows nothing")
     page.value("document.getElementById('ask-key').value = 'wrong'; document.querySelector('#ask-form button').click()")
     page.wait("document.getElementById('ask').open", "it asks again")
+    check("refused this key" in page.value(TEXT % "ask-text"), "it says that the key is wrong")
     page.value("document.getElementById('ask-key').value = 's3cret'; document.querySelector('#ask-form button').click()")
     wait_ready(page)
     page.open(mock.url())
@@ -316,7 +408,10 @@ def a_real_server_is_shown(browser, url, key):
     check_quiet(page, but=["401 (Unauthorized)"] if key else [])
 
 
-TESTS = [it_shows_a_node_in_light_and_dark_and_on_a_phone, what_data_holds_is_never_markup,
+TESTS = [it_shows_a_node_in_light_and_dark_and_on_a_phone, it_shows_a_gateway_with_all_its_nodes,
+         a_node_is_chosen_by_key_and_shown_alone, a_node_shows_its_replicas,
+         a_node_names_the_nodes_around_it, a_fresh_server_shows_what_is_known,
+         a_click_may_take_longer_than_a_snapshot, what_was_refused_is_said_until_it_is_dismissed, what_data_holds_is_never_markup,
          steps_can_be_chosen_by_key_and_the_picture_pauses, requests_are_cancelled_and_the_node_is_drained,
          it_chats_folds_reasoning_and_stops, it_asks_for_the_key_and_keeps_it_in_the_tab,
          it_says_disconnected_instead_of_old_numbers, an_idle_node_shows_its_last_steps, it_polls_where_streams_fail, it_says_how_far_loading_is,
@@ -324,16 +419,13 @@ TESTS = [it_shows_a_node_in_light_and_dark_and_on_a_phone, what_data_holds_is_ne
 
 
 def main():
-    global pictures
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--url", help="of a real server; else a recorded node is shown")
     flags.add_argument("--key", default="", help="of the real server")
     flags.add_argument("--pictures", type=pathlib.Path, help="a folder to keep screenshots in")
     flags.add_argument("--only", default="", help="tests whose name has this in it")
     given = flags.parse_args()
-    pictures = given.pictures
-    if pictures:
-        pictures.mkdir(parents=True, exist_ok=True)
+    checks.keep_pictures(given.pictures)
     failed, browser = 0, None
 
     def run(name, test, *args):

@@ -2,7 +2,7 @@
 """Plays recorded snapshots of a node to the dashboard: python3 tests/ui/mock_server.py --port 8088
 
 The recording (snapshots.jsonl: a snapshot of actors/dashboard_snapshot.hpp per line) begins again
-when it has ended, with later steps and times. --key, --groups, --loading and --no-stream show the
+when it has ended, with later steps and times. --key, --groups, --loading, --no-stream and --gateway show the
 page what a recording of a plain node lacks."""
 import argparse
 import http.server
@@ -14,6 +14,7 @@ import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
 PAGE = HERE.parent.parent / "runtime" / "http" / "dashboard.html"
+NODES = ["n0", "n1"]
 HOSTILE_ID = "<img src=x onerror=document.title='broken'>"
 
 
@@ -25,6 +26,33 @@ class Recording:
         steps = [step for frame in self.frames for step in frame["steps"]]
         self.steps = steps[-1]["step"] - steps[0]["step"] + 1
         self.time_us = self.frames[-1]["now_us"] - self.frames[0]["now_us"] + 50_000
+
+    def gateway(self, number, down=()):
+        """Two nodes behind a gateway, the second some frames behind; those that are `down` are silent."""
+        nodes, parts = [], []
+        for i, name in enumerate(NODES):
+            part = self.frame(number + 2 * i)
+            part["health"]["node"] = name
+            part["replicas"] = [replica(part, r, 2) for r in range(2 - i)]
+            for request in part["requests"]:
+                request["id"] = name + "-" + request["id"]
+            is_up = name not in down
+            nodes.append({"name": name if is_up else "", "address": "10.0.0.%d:4242" % (i + 1),
+                          "state": "ready" if is_up else "down", "progress": 1, "takes_requests": is_up,
+                          "reason": "" if is_up else "no connection to the node: nobody answers",
+                          "snapshot": part if is_up else None})
+            parts += [part] * is_up
+        out = self.frame(number)
+        out["steps"], out["replicas"], out["nodes"] = [], [], nodes
+        out["running"], out["waiting"] = (sum(it[key] for it in parts) for key in ("running", "waiting"))
+        for key in ("totals", "kv"):
+            out[key] = {name: sum(it[key][name] for it in parts) if not isinstance(value, dict) else value
+                        for name, value in out[key].items()}
+        out["requests"] = [dict(it, node=part["health"]["node"]) for part in parts for it in part["requests"]]
+        out["requests_total"] = len(out["requests"])
+        if not parts:
+            out["health"].update(state="failed", stage="no replica can take requests")
+        return out
 
     def frame(self, number, groups=False, hostile=False):
         turn, which = divmod(number, len(self.frames))
@@ -54,19 +82,48 @@ class Recording:
         return out
 
 
+def replica(node, number, count):
+    totals, kv = node["totals"], node["kv"]
+    return {"replica": number, "state": "up", "running": node["running"] // count, "waiting": 0,
+            "preemptions": 0, "kv": {name: kv[name] // count for name in ("total", "cached", "free")},
+            **{name: totals[name] // count for name in ("generation_tokens", "steps", "busy_us", "span_us")}}
+
+
+def neighbour(name, origin, reason=""):
+    return {"name": name, "address": name + ":4242", "origin": origin, "state": "down" if reason else "ready", "progress": 1,
+            "takes_requests": not reason and origin != "told", "reason": reason, "snapshot": None}
+
+
+def empty(node):
+    """As a server is that nobody has asked anything."""
+    node.update(running=0, waiting=0, requests=[], requests_total=0, steps=[], newest_step=-1, overlap=None,
+                ttft_s={"p50": None, "p95": None}, itl_s={"p50": None, "p95": None},
+                totals={name: 0 for name in node["totals"]})
+    node["totals"]["idle_us"] = {cause: 0 for cause in ("plan", "settle", "vote", "transfer")}
+    node["kv"] = {name: 0 for name in node["kv"]}
+    node["kv"].update(total=640, free=640)
+
+
 class Mock(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, port=0, key="", groups=False, loading=False, no_stream=False, interval=0.25, idle=False):
+    def __init__(self, port=0, key="", groups=False, loading=False, no_stream=False, interval=0.25, idle=False,
+                 gateway=False, fresh=False, replicas=1, around=False):
         super().__init__(("127.0.0.1", port), Handler)
         self.recording = Recording()
         self.key, self.groups, self.loading, self.no_stream = key, groups, loading, no_stream
         self.interval = interval
         self.idle = idle  # nothing runs any more; its last steps are there for whoever has not seen them
+        self.gateway = gateway
+        self.fresh = fresh  # nothing has been asked of it
+        self.replicas = replicas
+        self.around = around  # it knows other nodes
+        self.down = set()  # names of its nodes that are silent
         self.began = time.monotonic()
         self.calls = []  # (method, path, body) of what changes something
         self.draining = False
         self.is_gone = False
+        self.keeps_requests = False
 
     def url(self):
         return "http://127.0.0.1:%d/" % self.server_address[1]
@@ -76,7 +133,16 @@ class Mock(http.server.ThreadingHTTPServer):
         return self
 
     def snapshot(self, number, known=-1):
+        if self.gateway:
+            return self.recording.gateway(number, self.down)
         out = self.recording.frame(0 if self.idle else number, self.groups, hostile=True)
+        if self.replicas > 1:
+            out["replicas"] = [replica(out, r, self.replicas) for r in range(self.replicas)]
+        if self.around:
+            out["nodes"] = [neighbour("n1", "self"), neighbour("n2", "peer"),
+                            neighbour("n3", "joined", "nobody answers"), neighbour("n3", "told")]
+        if self.fresh:
+            empty(out)
         if self.idle:
             out.update(running=0, waiting=0, requests=[], requests_total=0)
             out["now_us"] += int((5 + time.monotonic() - self.began) * 1e6)
@@ -164,6 +230,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.may_not(self.path):
             return
         self.server.calls.append(("DELETE", urllib.parse.unquote(self.path), ""))
+        if self.server.keeps_requests:
+            return self.fail(404, "no such request")
         self.give('{"cancelled":1}')
 
     def do_POST(self):
@@ -173,7 +241,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.calls.append(("POST", self.path, body))
         if self.path == "/v1/chat/completions":
             asked = json.loads(body)
-            if asked["messages"][-1]["content"] == "fail":
+            if any(it["content"] == "fail" for it in asked["messages"]):
                 return self.fail(400, "temperature: found 9, expected 0 to 2")
             return self.stream(self.answer(asked))
         if self.path == "/v1/internal/drain":
@@ -204,10 +272,10 @@ def main():
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--port", type=int, default=8088)
     flags.add_argument("--key", default="")
-    for name in ("groups", "loading", "no-stream"):
+    for name in ("groups", "loading", "no-stream", "gateway"):
         flags.add_argument("--" + name, action="store_true")
     given = flags.parse_args()
-    mock = Mock(given.port, given.key, given.groups, given.loading, given.no_stream)
+    mock = Mock(given.port, given.key, given.groups, given.loading, given.no_stream, gateway=given.gateway)
     print("the dashboard with a recorded node: " + mock.url())
     mock.serve_forever()
 
