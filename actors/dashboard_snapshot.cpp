@@ -200,10 +200,20 @@ json::object node_json(const node_entry& it) {
           {"snapshot", nullptr}};
 }
 
+/// Each node once, whatever ways lead to it: by the one that requests can go, or else the first.
 json::array nodes_json(const node_list& list) {
   json::array out;
-  if (list.nodes.size() < 2) return out;  // alone
-  for (const auto& it : list.nodes) out.push_back(node_json(it));
+  for (const auto& it : list.nodes) {
+    auto node = node_json(it);
+    const auto same = std::find_if(out.begin(), out.end(), [&node](const json::value& known) {
+      return known.at("name") == node["name"] || known.at("address") == node["address"];
+    });
+    if (same == out.end())
+      out.push_back(std::move(node));
+    else if (!same->at("takes_requests").as_bool() && node["takes_requests"].as_bool())
+      *same = std::move(node);
+  }
+  if (out.size() < 2) out.clear();  // alone
   return out;
 }
 

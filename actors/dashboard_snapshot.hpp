@@ -27,9 +27,9 @@
 ///                  preemptions, kv: {total, cached, free}, busy_us, span_us}]: those of this node
 ///   nodes         [{name, address, origin, state, progress, takes_requests, reason, snapshot}]:
 ///                  where there are others, this node (origin: self), those it sends requests to
-///                  (peer, joined) and those that it has told that they may send some here (told).
-///                  state: ready, loading or down; reason: why it takes none from here; snapshot:
-///                  null, each shows its own. Of a gateway and its nodes: gateway_snapshot.hpp
+///                  (peer, joined) and those that it has told that they may send some here (told),
+///                  each once. state: ready, loading or down; reason: why it takes none from here;
+///                  snapshot: null, each shows its own. Of a gateway: gateway_snapshot.hpp
 #pragma once
 
 #include <cstdint>

@@ -103,6 +103,25 @@ TEST_CASE("a snapshot names the nodes around its own, and why one of them takes 
   CHECK(list[3].at("takes_requests") == false);
 }
 
+TEST_CASE("a snapshot names a node once, by the way that requests can go") {
+  dashboard_view view;
+  view.nodes.nodes = {{"n1", "here", 4242, "up", "self", ""},
+                      {"there:4242", "there", 4242, "down", "peer", "nobody answers"},
+                      {"n2", "there", 4242, "down", "joined", "nobody answers"},
+                      {"far:4242", "far", 4242, "down", "peer", "nobody answers"},
+                      {"n3", "far", 4242, "up", "joined", ""},
+                      {"n3", "elsewhere", 4242, "up", "told", ""},
+                      {"n1", "localhost", 4242, "up", "peer", "this node itself"}};
+  const auto list = shown(view).at("nodes").as_array();
+  REQUIRE(list.size() == 3);
+  CHECK(list[0].at("origin") == "self");
+  CHECK(list[1].at("state") == "down");
+  CHECK(list[2].at("name") == "n3");
+  CHECK(list[2].at("takes_requests") == true);
+  view.nodes.nodes = {{"n1", "here", 4242, "up", "self", ""}, view.nodes.nodes.back()};
+  CHECK(shown(view).at("nodes").as_array().empty());
+}
+
 TEST_CASE("requests that no replica has yet wait, too") {
   dashboard_view view;
   view.stats.queued = 2;

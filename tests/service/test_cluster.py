@@ -340,6 +340,27 @@ def test_a_peer_of_a_serving_node(own):
         one.check_rest()
 
 
+def test_a_snapshot_of_a_node_names_its_peers_and_tells_of_its_replicas(own):
+    port = free_port()
+    other = own("--actor-port", str(port), "--node-name", "other", *FAST_LINKS, script=PACED)
+    it = own("--peer", f"127.0.0.1:{port}", "--node-name", "it", "--dp-size", "2", *FAST_LINKS, script=PACED)
+
+    def snapshot(one):
+        return one.get("/v1/internal/snapshot").json()
+
+    def peer():
+        return snapshot(it)["nodes"][1]
+
+    wait_for(lambda: peer()["takes_requests"], "it knows its peer")
+    shown = snapshot(it)
+    assert [(node["name"], node["origin"]) for node in shown["nodes"]] == [("it", "self"), ("other", "peer")]
+    assert [one["state"] for one in shown["replicas"]] == ["up", "up"]
+    assert sum(one["kv"]["total"] for one in shown["replicas"]) == shown["kv"]["total"] == it.stats()["kv_blocks_total"]
+    assert snapshot(other)["nodes"] == [] and len(snapshot(other)["replicas"]) == 1
+    other.kill()
+    wait_for(lambda: peer()["state"] == "down" and peer()["reason"], "it is told of as down")
+
+
 @pytest.mark.parametrize("flags, why", [
     (("--served-model-name", "other"), "it serves other, expected scripted"),
     (("--max-model-len", "128"), "its context holds 128 tokens, expected at least 2048")])
