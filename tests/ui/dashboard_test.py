@@ -282,7 +282,7 @@ def it_asks_for_the_key_and_keeps_it_in_the_tab(browser):
     check(page.value(TEXT % "state") == "needs a key", "it says why it shows nothing")
     page.value("document.getElementById('ask-key').value = 'wrong'; document.querySelector('#ask-form button').click()")
     page.wait("document.getElementById('ask').open", "it asks again")
-    check("refused this key" in page.value(TEXT % "ask-text"), "it says that the key is wrong")
+    check("has refused the key" in page.value(TEXT % "ask-text"), "it says that the key is wrong")
     page.value("document.getElementById('ask-key').value = 's3cret'; document.querySelector('#ask-form button').click()")
     wait_ready(page)
     page.open(mock.url())
@@ -307,6 +307,20 @@ def it_says_disconnected_instead_of_old_numbers(browser):
     wait_ready(page)
 
 
+def a_node_that_does_not_answer_shows_no_old_numbers(browser):
+    mock = Mock().start()
+    page = browser.page()
+    page.open(mock.url())
+    wait_ready(page)
+    mock.fails = True
+    page.wait(TEXT % "state" + " === 'no numbers'", "it says that it has no numbers")
+    check("no answer within the deadline" in page.value(TEXT % "notice"), "it says why")
+    check(page.value("[...document.querySelectorAll('#tiles dd')].every(it => it.textContent === '–')"), "old numbers")
+    mock.fails = False
+    wait_ready(page)
+    check_quiet(page)
+
+
 def an_idle_node_shows_its_last_steps(browser):
     """However often it is asked again: it has no newer ones to send."""
     mock = Mock(idle=True).start()
@@ -318,6 +332,10 @@ def an_idle_node_shows_its_last_steps(browser):
     idle = page.wait(TEXT % "step" + ".match(/^Idle for ([0-9.]+) s: these are the last steps/)?.[1]", "it says since when")
     check(float(idle) >= 5, f"idle for {idle} s")
     page.wait(TEXT % "step" + ".match(/^Idle for ([0-9.]+) s/)[1] > %s" % idle, "time goes on")
+    mock.holds = True
+    page.wait(TEXT % "requests" + ".includes('paused (64 unread)')", "a request is held up")
+    check(page.value(TEXT % "step").startswith("Idle for "), "it says that nothing runs")
+    mock.holds = False
     check(page.value(drawn) == before, "the steps stay")
     check_picture(page, "idle")
     check_quiet(page)
@@ -408,7 +426,7 @@ def a_real_server_is_shown(browser, url, key):
     check_quiet(page, but=["401 (Unauthorized)"] if key else [])
 
 
-TESTS = [it_shows_a_node_in_light_and_dark_and_on_a_phone, it_shows_a_gateway_with_all_its_nodes,
+TESTS = [a_node_that_does_not_answer_shows_no_old_numbers, it_shows_a_node_in_light_and_dark_and_on_a_phone, it_shows_a_gateway_with_all_its_nodes,
          a_node_is_chosen_by_key_and_shown_alone, a_node_shows_its_replicas,
          a_node_names_the_nodes_around_it, a_fresh_server_shows_what_is_known,
          a_click_may_take_longer_than_a_snapshot, what_was_refused_is_said_until_it_is_dismissed, what_data_holds_is_never_markup,

@@ -117,6 +117,7 @@ class Mock(http.server.ThreadingHTTPServer):
         self.gateway = gateway
         self.fresh = fresh  # nothing has been asked of it
         self.replicas = replicas
+        self.holds = False  # an idle one has a request whose client takes nothing
         self.around = around  # it knows other nodes
         self.down = set()  # names of its nodes that are silent
         self.began = time.monotonic()
@@ -124,6 +125,7 @@ class Mock(http.server.ThreadingHTTPServer):
         self.draining = False
         self.is_gone = False
         self.keeps_requests = False
+        self.fails = False  # its engine gives no answer in time
 
     def url(self):
         return "http://127.0.0.1:%d/" % self.server_address[1]
@@ -145,6 +147,9 @@ class Mock(http.server.ThreadingHTTPServer):
             empty(out)
         if self.idle:
             out.update(running=0, waiting=0, requests=[], requests_total=0)
+            if self.holds:
+                request = dict(self.recording.frames[0]["requests"][0], state="paused", chunks_pending=64)
+                out.update(running=1, requests=[request], requests_total=1)
             out["now_us"] += int((5 + time.monotonic() - self.began) * 1e6)
             out["steps"] = [it for it in out["steps"] if it["step"] > known]
         if self.draining:
@@ -221,6 +226,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def snapshots(self):
         number, known = 0, -1
         while True:
+            if self.server.fails:
+                yield json.dumps({"error": {"message": "no answer within the deadline"}})
+                time.sleep(self.server.interval)
+                continue
             shown = self.server.snapshot(number, known)
             yield json.dumps(shown)
             number, known = number + 1, shown["newest_step"]
