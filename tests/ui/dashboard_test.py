@@ -71,6 +71,10 @@ def it_shows_a_gateway_with_all_its_nodes(browser):
         check_width(page, name, width)
         check_picture(page, name, scheme == "dark")
         check_quiet(page)
+    mock.names = ["rather-long-host-name.of.example.internal:4242", HOSTILE_ID]
+    mock.down = set()
+    page.wait(NODES_SHOWN + ".some(it => it[0] === %r)" % HOSTILE_ID, "a name is text")
+    check_width(page, "long names", 360)
 
 
 def a_node_is_chosen_by_key_and_shown_alone(browser):
@@ -87,6 +91,11 @@ def a_node_is_chosen_by_key_and_shown_alone(browser):
     check(ids and all(it.startswith("n1-") for it in ids), f"its requests: {ids}")
     check(page.value("shownSteps().length > 8 && shownSteps().every(it => now.nodes[1].snapshot.newest_step - it.step < 128)"),
           "its steps")
+    check(page.value("document.getElementById('trace').disabled"), "the trace would be another node's")
+    direct = "document.querySelector('#requests button[data-id=n1-direct]')"
+    page.wait(f"{direct}.classList.contains('hidden')", "a request that came to the node itself can't be cancelled here")
+    others = page.value("[...document.querySelectorAll('#requests button:not(.hidden)')].length")
+    check(others == len(ids) - 1, f"{others} of {len(ids)} can be cancelled")
     mock.down = {"n1"}
     page.wait(TEXT % "requests" + ".includes('No numbers from n1: no connection')", "it says that it has none")
     check(page.value("[...document.querySelectorAll('#tiles dd')].every(it => it.textContent === '–')"), "old numbers")

@@ -14,7 +14,6 @@ import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
 PAGE = HERE.parent.parent / "runtime" / "http" / "dashboard.html"
-NODES = ["n0", "n1"]
 HOSTILE_ID = "<img src=x onerror=document.title='broken'>"
 
 
@@ -27,10 +26,10 @@ class Recording:
         self.steps = steps[-1]["step"] - steps[0]["step"] + 1
         self.time_us = self.frames[-1]["now_us"] - self.frames[0]["now_us"] + 50_000
 
-    def gateway(self, number, down=()):
+    def gateway(self, number, names, down=()):
         """Two nodes behind a gateway, the second some frames behind; those that are `down` are silent."""
         nodes, parts = [], []
-        for i, name in enumerate(NODES):
+        for i, name in enumerate(names):
             part = self.frame(number + 2 * i)
             part["health"]["node"] = name
             part["replicas"] = [replica(part, r, 2) for r in range(2 - i)]
@@ -42,13 +41,14 @@ class Recording:
                           "reason": "" if is_up else "no connection to the node: nobody answers",
                           "snapshot": part if is_up else None})
             parts += [part] * is_up
+            part["requests"].append(dict(part["requests"][0], id=name + "-direct"))  # came to the node itself
         out = self.frame(number)
         out["steps"], out["replicas"], out["nodes"] = [], [], nodes
         out["running"], out["waiting"] = (sum(it[key] for it in parts) for key in ("running", "waiting"))
         for key in ("totals", "kv"):
             out[key] = {name: sum(it[key][name] for it in parts) if not isinstance(value, dict) else value
                         for name, value in out[key].items()}
-        out["requests"] = [dict(it, node=part["health"]["node"]) for part in parts for it in part["requests"]]
+        out["requests"] = [dict(it, node=part["health"]["node"]) for part in parts for it in part["requests"][:-1]]
         out["requests_total"] = len(out["requests"])
         if not parts:
             out["health"].update(state="failed", stage="no replica can take requests")
@@ -119,6 +119,7 @@ class Mock(http.server.ThreadingHTTPServer):
         self.replicas = replicas
         self.holds = False  # an idle one has a request whose client takes nothing
         self.around = around  # it knows other nodes
+        self.names = ["n0", "n1"]
         self.down = set()  # names of its nodes that are silent
         self.began = time.monotonic()
         self.calls = []  # (method, path, body) of what changes something
@@ -136,7 +137,7 @@ class Mock(http.server.ThreadingHTTPServer):
 
     def snapshot(self, number, known=-1):
         if self.gateway:
-            return self.recording.gateway(number, self.down)
+            return self.recording.gateway(number, self.names, self.down)
         out = self.recording.frame(0 if self.idle else number, self.groups, hostile=True)
         if self.replicas > 1:
             out["replicas"] = [replica(out, r, self.replicas) for r in range(self.replicas)]
