@@ -106,7 +106,7 @@ def a_node_is_chosen_by_key_and_shown_alone(browser):
     page.wait("document.querySelectorAll('#chart rect.forward').length > 8", "its steps are back")
     mock.down = {"n0", "n1"}
     page.value((pick % "All nodes") + ".click()")
-    page.wait(TEXT % "state" + " === 'failed'", "the page says failed")
+    page.wait(TEXT % "state" + " === 'no node ready'", "the page says that none is left")
     page.wait(TEXT % "notice" + " === 'no replica can take requests'", "it says why")
     check("no node answers" in page.value(TEXT % "requests"), "old requests")
     check_panels(page, has_nodes=True)

@@ -51,7 +51,7 @@ class Recording:
         out["requests"] = [dict(it, node=part["health"]["node"]) for part in parts for it in part["requests"][:-1]]
         out["requests_total"] = len(out["requests"])
         if not parts:
-            out["health"].update(state="failed", stage="no replica can take requests")
+            out["health"].update(state="loading", progress=0, stage="no replica can take requests")
         return out
 
     def frame(self, number, groups=False, hostile=False):
