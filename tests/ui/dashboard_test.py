@@ -113,6 +113,23 @@ def a_node_is_chosen_by_key_and_shown_alone(browser):
     check_quiet(page)
 
 
+def a_node_that_loads_and_one_that_may_not_be_used_are_told_apart(browser):
+    mock = Mock(gateway=True).start()
+    page = browser.page()
+    page.open(mock.url(), 360, 2400)
+    wait_ready(page)
+    page.value("feed.close(); Object.assign(now.nodes[0], {takes_requests: false, reason: 'it serves other'});"
+               "Object.assign(now.nodes[1], {state: 'loading', progress: 0.42, takes_requests: false,"
+               " reason: 'the node is loading', snapshot: null}); show(now)")
+    lines = {line[0]: line[1:] for line in page.value(NODES_SHOWN)}
+    check(lines["n0"][:2] == ["unused", "it serves other"] and len(lines["n0"]) > 4, f"unused: {lines}")
+    check(lines["n1"] == ["loading 42 %", "the node is loading"], f"loading: {lines}")
+    check(page.value(TEXT % "state") == "no node ready", "no node takes requests")
+    check_width(page, "unused", 360)
+    check_panels(page, has_nodes=True)
+    check_quiet(page)
+
+
 def a_node_shows_its_replicas(browser):
     mock = Mock(replicas=2).start()
     page = browser.page()
@@ -436,7 +453,8 @@ def a_real_server_is_shown(browser, url, key):
 
 
 TESTS = [a_node_that_does_not_answer_shows_no_old_numbers, it_shows_a_node_in_light_and_dark_and_on_a_phone, it_shows_a_gateway_with_all_its_nodes,
-         a_node_is_chosen_by_key_and_shown_alone, a_node_shows_its_replicas,
+         a_node_is_chosen_by_key_and_shown_alone,
+         a_node_that_loads_and_one_that_may_not_be_used_are_told_apart, a_node_shows_its_replicas,
          a_node_names_the_nodes_around_it, a_fresh_server_shows_what_is_known,
          a_click_may_take_longer_than_a_snapshot, what_was_refused_is_said_until_it_is_dismissed, what_data_holds_is_never_markup,
          steps_can_be_chosen_by_key_and_the_picture_pauses, requests_are_cancelled_and_the_node_is_drained,
