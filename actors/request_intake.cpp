@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include <fmt/format.h>
@@ -20,6 +21,9 @@ constexpr std::int32_t max_logprobs = 20;
 constexpr float max_bias = 100.0f;
 constexpr float least_repetition_penalty = 0.01f;
 constexpr float most_repetition_penalty = 100.0f;
+// An answer names its seed: a request over HTTP, whose numbers are signed, must be able to bring
+// it.
+constexpr std::uint64_t most_seed = std::numeric_limits<std::int64_t>::max();
 
 tl::unexpected<error> bad(const std::string& param, const std::string& message) {
   return fail(errc::invalid_argument, param + ": " + message, param);
@@ -254,6 +258,8 @@ result<void> request_intake::check(const sampling_params& params) const {
   DI_TRY_VOID(in_range("frequency_penalty", params.frequency_penalty, -2.0f, 2.0f, false));
   DI_TRY_VOID(in_range("repetition_penalty", params.repetition_penalty, least_repetition_penalty,
                        most_repetition_penalty, false));
+  if (params.seed > most_seed)
+    return bad("seed", fmt::format("found {}, expected 0 to {}", params.seed, most_seed));
   if (params.max_tokens == 0 || params.max_tokens < -1)
     return bad("max_tokens", fmt::format("{} is not at least 1", params.max_tokens));
   if (params.min_tokens < 0 || (params.max_tokens > 0 && params.min_tokens > params.max_tokens))

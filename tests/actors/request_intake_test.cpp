@@ -87,6 +87,8 @@ TEST_CASE("a bad request is refused with the field's name, what was found and wh
      [](generate_request& it) {
        it.sampling.repetition_penalty = std::numeric_limits<float>::quiet_NaN();
      }},
+    {"seed", errc::invalid_argument,
+     [](generate_request& it) { it.sampling.seed = std::uint64_t{1} << 63; }},
     {"max_tokens", errc::invalid_argument,
      [](generate_request& it) { it.sampling.max_tokens = 0; }},
     {"min_tokens", errc::invalid_argument,

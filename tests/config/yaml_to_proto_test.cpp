@@ -32,7 +32,7 @@ TEST_CASE(
                          "  watchdog: 1.5s\n"
                          "  mixed_steps: on\n"
                          "  numeric: released\n"
-                         "  seed: 18446744073709551615\n",
+                         "  seed: 9223372036854775807\n",
                          config, &places);
   REQUIRE_MESSAGE(done, done.error().message);
   CHECK(config.model().path() == "./m");
@@ -43,7 +43,7 @@ TEST_CASE(
   CHECK(config.engine().kv_cache_memory() == std::int64_t{8} << 30);
   CHECK(config.engine().mixed_steps());
   CHECK(config.engine().numeric() == v1::NUMERIC_RELEASED);
-  CHECK(config.engine().seed() == 18446744073709551615u);
+  CHECK(config.engine().seed() == 9223372036854775807u);
   CHECK(!config.engine().has_num_kv_blocks());
   CHECK(places["engine.kv_cache_memory"] == "f.yaml:6:20");
   CHECK(places["model.served_name"] == "f.yaml:2:34");
@@ -97,7 +97,7 @@ TEST_CASE("a yaml mistake names file, line, column, what was found and what was 
     {"engine:\n  watchdog: 0s\n", "f.yaml:2:13: engine.watchdog: found '0s'"},
     {"engine:\n  kv_cache_memory: 8Gig\n", "f.yaml:2:20: engine.kv_cache_memory: found '8Gig', expected a size such as 8GiB or 512MiB, from 1 to 64TiB"},
     {"engine:\n  max_num_seqs: 99999999999999999999\n", "f.yaml:2:17: engine.max_num_seqs: found '99999999999999999999'"},
-    {"engine:\n  seed: -1\n", "f.yaml:2:9: engine.seed: found '-1', expected a whole number from 0 to 18446744073709551615"},
+    {"engine:\n  seed: -1\n", "f.yaml:2:9: engine.seed: found '-1', expected a whole number from 0 to 9223372036854775807"},
     {"model:\n  served_name: [a, [b]]\n", "f.yaml:2:20: model.served_name: found a list, expected text"},
     {"observability:\n  log_level: loud\n", "f.yaml:2:14: observability.log_level: found 'loud', expected one of error, warning, info, debug, off"},
     {"server:\n  shutdown_time: 30s\n", "f.yaml:2:3: server: unknown key 'shutdown_time'"},
