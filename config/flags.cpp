@@ -44,41 +44,81 @@ tl::unexpected<error> unknown_flag(const command_line& command, const std::strin
                                      did_you_mean(word.substr(0, word.find('=')), known, "--")));
 }
 
-/// Checks what stands after `=`. CLI11 would take any text for a switch, and for an empty value the
-/// next argument.
-result<void> check_assignments(const command_line& command, std::span<const std::string> args) {
-  const auto is_called = [](const flag& f, std::string_view name) {
-    const auto is_own = [&f](std::string_view word) {
-      return word == f.name ||
-             std::find(f.aliases.begin(), f.aliases.end(), word) != f.aliases.end();
-    };
-    return is_own(name) || (f.is_negatable && name.starts_with("no-") && is_own(name.substr(3)));
-  };
-  for (std::size_t i = 0; i < args.size(); ++i) {
-    const std::string_view argument = args[i];
-    const auto equals = argument.find('=');
-    const auto word = argument.substr(0, equals);
-    const auto own = std::find_if(command.flags.begin(), command.flags.end(), [&](const flag& f) {
-      if (word.starts_with("--")) return is_called(f, word.substr(2));
-      return f.short_name && word.size() == 2 && word[0] == '-' && word[1] == f.short_name;
-    });
-    const bool is_added = word == "--help" || word == "--verbose" || word == "--quiet";
-    if (own == command.flags.end() && !is_added) continue;
-    const bool takes_value = !is_added && !own->value_name.empty();
-    if (equals == std::string_view::npos) {
-      i += takes_value ? 1 : 0;  // the next argument is the value, whatever it looks like
-      continue;
+/// Checks that a value stands where one must, and what stands after `=`. CLI11 would take any text
+/// for a switch, and for an empty value the next argument; for none it has words of its own.
+class value_check {
+public:
+  explicit value_check(const command_line& command) : command_(command) {}
+
+  result<void> check(std::span<const std::string> args) {
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      const std::string_view argument = args[i];
+      const auto equals = argument.find('=');
+      const auto word = argument.substr(0, equals);
+      const auto* own = find(word);
+      const bool is_added = word == "--help" || word == "--verbose" || word == "--quiet";
+      if (own && equals == std::string_view::npos && takes_value(*own)) {
+        // The next argument is the value, whatever it looks like.
+        if (++i == args.size()) return missing(word, *own);
+      } else if (own && equals != std::string_view::npos) {
+        DI_TRY_VOID(check_assigned(word, own, argument.substr(equals + 1)));
+      } else if (is_added && equals != std::string_view::npos) {
+        DI_TRY_VOID(check_assigned(word, nullptr, argument.substr(equals + 1)));
+      } else if (const auto* last = own ? nullptr : open_end(argument)) {
+        if (++i == args.size()) return missing(std::string("-") + last->short_name, *last);
+      }
     }
-    const auto value = argument.substr(equals + 1);
-    if (takes_value && value.empty())
-      return misuse(command,
-                    fmt::format("{}: found nothing after '=', expected {}", word, own->value_name));
-    if (!takes_value && (is_added || (value != "true" && value != "false")))
-      return misuse(command, fmt::format("{}: found '{}', expected {}", word, value.substr(0, 100),
-                                         is_added ? "no value" : "no value, =true or =false"));
+    return {};
   }
-  return {};
-}
+
+private:
+  static bool takes_value(const flag& f) { return !f.value_name.empty(); }
+
+  const flag* find(std::string_view word) const {
+    const auto is_called = [](const flag& f, std::string_view name) {
+      const auto is_own = [&f](std::string_view alias) {
+        return alias == f.name ||
+               std::find(f.aliases.begin(), f.aliases.end(), alias) != f.aliases.end();
+      };
+      return is_own(name) || (f.is_negatable && name.starts_with("no-") && is_own(name.substr(3)));
+    };
+    for (const auto& f : command_.flags) {
+      if (word.starts_with("--") && is_called(f, word.substr(2))) return &f;
+      if (word.size() == 2 && word[0] == '-' && f.short_name && word[1] == f.short_name) return &f;
+    }
+    return nullptr;
+  }
+
+  /// Of short flags in one word, "-vo": the last one, where it still needs its value.
+  const flag* open_end(std::string_view word) const {
+    if (word.size() < 3 || word[0] != '-' || word[1] == '-') return nullptr;
+    for (std::size_t i = 1; i < word.size(); ++i) {
+      const auto* own = find(std::string("-") + word[i]);
+      if (own && takes_value(*own)) return i + 1 == word.size() ? own : nullptr;
+      if (!own && word[i] != 'h' && word[i] != 'v' && word[i] != 'q') return nullptr;
+    }
+    return nullptr;
+  }
+
+  tl::unexpected<error> missing(std::string_view word, const flag& f) const {
+    return misuse(command_, fmt::format("{}: found nothing, expected {}", word, f.value_name));
+  }
+
+  /// `own` is null for a switch that every command has.
+  result<void> check_assigned(std::string_view word, const flag* own,
+                              std::string_view value) const {
+    if (own && takes_value(*own)) {
+      if (!value.empty()) return {};
+      return misuse(command_,
+                    fmt::format("{}: found nothing after '=', expected {}", word, own->value_name));
+    }
+    if (own && (value == "true" || value == "false")) return {};
+    return misuse(command_, fmt::format("{}: found '{}', expected {}", word, value.substr(0, 100),
+                                        own ? "no value, =true or =false" : "no value"));
+  }
+
+  const command_line& command_;
+};
 
 /// The app that CLI11 parses with; options in the order of `command.flags`.
 std::vector<CLI::Option*> declare(CLI::App& app, const command_line& command) {
@@ -95,11 +135,18 @@ std::vector<CLI::Option*> declare(CLI::App& app, const command_line& command) {
   return options;
 }
 
+bool is_negative_number(std::string_view text) {
+  const auto is_digit = [text](std::size_t i) {
+    return i < text.size() && text[i] >= '0' && text[i] <= '9';
+  };
+  return text.starts_with('-') && (is_digit(1) || (text.substr(1).starts_with('.') && is_digit(2)));
+}
+
 /// What CLI11 did not take: unknown flags are errors, the rest is positional.
 result<void> take_rest(const command_line& command, const std::vector<std::string>& rest,
                        parsed_flags& out) {
   for (const auto& argument : rest) {
-    if (argument.size() > 1 && argument.starts_with('-') &&
+    if (argument.size() > 1 && argument.starts_with('-') && !is_negative_number(argument) &&
         argument.find_first_not_of('-') != std::string::npos)
       return unknown_flag(command, argument);
     out.positionals.push_back(argument);
@@ -150,6 +197,21 @@ std::string wrapped(std::string_view text, std::size_t indent) {
   return out;
 }
 
+/// The last value given of a flag as a number that `is_good`.
+template <class Predicate>
+result<std::optional<double>> read_number(const parsed_flags& flags, const std::string& name,
+                                          Predicate is_good, const std::string& expected) {
+  const auto found = flags.text(name);
+  if (!found) return std::nullopt;
+  double value = 0;
+  const auto* last = found->data() + found->size();
+  const auto [end, code] = std::from_chars(found->data(), last, value);
+  if (found->empty() || code != std::errc() || end != last || !is_good(value))
+    return fail(errc::bad_config,
+                fmt::format("--{}: found '{}', expected {}", name, *found, expected));
+  return value;
+}
+
 }  // namespace
 
 flag value_flag(const char* name, const char* help, const char* value_name, const char* usual) {
@@ -187,21 +249,21 @@ result<std::optional<std::int64_t>> parsed_flags::integer(const std::string& nam
 
 result<std::optional<double>> parsed_flags::number(const std::string& name, double min,
                                                    double max) const {
-  const auto found = text(name);
-  if (!found) return std::nullopt;
-  double value = 0;
-  const auto* last = found->data() + found->size();
-  const auto [end, code] = std::from_chars(found->data(), last, value);
-  if (found->empty() || code != std::errc() || end != last || !(value >= min && value <= max))
-    return fail(errc::bad_config, fmt::format("--{}: found '{}', expected a number from {} to {}",
-                                              name, *found, min, max));
-  return value;
+  return read_number(
+    *this, name, [min, max](double it) { return it >= min && it <= max; },
+    fmt::format("a number from {} to {}", min, max));
+}
+
+result<std::optional<double>> parsed_flags::positive(const std::string& name, double max) const {
+  return read_number(
+    *this, name, [max](double it) { return it > 0 && it <= max; },
+    fmt::format("a number above 0, at most {}", max));
 }
 
 result<parsed_flags> parse_flags(const command_line& command, std::span<const std::string> args) {
   parsed_flags out;
   const auto end = std::find(args.begin(), args.end(), "--");
-  DI_TRY_VOID(check_assignments(command, {args.begin(), end}));
+  DI_TRY_VOID(value_check(command).check({args.begin(), end}));
   try {
     CLI::App app;
     app.set_help_flag();

@@ -3,7 +3,8 @@
 /// A mistake is an error `bad_config` (exit code 2) that names the argument; an unknown flag names
 /// the nearest known one. Everything after `--` is positional. A flag given twice: the last one
 /// counts, unless it is repeatable. A switch takes `=true` or `=false` and nothing else, and after
-/// `--name=` a value must follow. Values are kept as text; their owner converts them.
+/// `--name=` a value must follow. A negative number is an argument. Values are kept as text; their
+/// owner converts them.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +63,7 @@ struct parsed_flags {
   result<std::optional<std::int64_t>> integer(const std::string& name, std::int64_t min,
                                               std::int64_t max) const;
   result<std::optional<double>> number(const std::string& name, double min, double max) const;
+  result<std::optional<double>> positive(const std::string& name, double max) const;  ///< above 0
 };
 
 result<parsed_flags> parse_flags(const command_line& command, std::span<const std::string> args);

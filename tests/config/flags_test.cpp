@@ -114,7 +114,14 @@ TEST_CASE("a mistake on the command line is bad_config and names the argument") 
     {{"--completely-else"}, "unknown flag '--completely-else' (see"},
     {{"-x"}, "unknown flag '-x'"},
     {{"a", "b"}, "unexpected argument 'b'"},
-    {{"--out"}, "--out"},
+    {{"--out"}, "--out: found nothing, expected FILE (see 'deepinfer sample --help')"},
+    {{"--json", "-o"}, "-o: found nothing, expected FILE (see"},
+    {{"-vo"}, "-o: found nothing, expected FILE (see"},
+    {{"--max-tokens", "1", "--stop"}, "--stop: found nothing, expected TEXT (see"},
+    {{"--depth"}, "--depth: found nothing, expected N (see"},
+    {{"--depth", "--", "2"}, "--depth: found nothing, expected N (see"},
+    {{"--num-speculative-tokens"}, "--num-speculative-tokens: found nothing, expected N (see"},
+    {{"--device"}, "--device: found nothing, expected auto|cpu|virtual (see"},
     {{"--json=3"}, "--json: found '3', expected no value, =true or =false (see"},
     {{"--json=no"}, "--json: found 'no', expected no value"},
     {{"--json="}, "--json: found '', expected no value"},
@@ -142,6 +149,37 @@ TEST_CASE("a mistake on the command line is bad_config and names the argument") 
   CHECK(parse_flags(strict, help)->help);
 }
 
+TEST_CASE("a flag of every setting that takes a value says what, where it has none") {
+  for (const auto& it : engine_flags()) {
+    if (it.value_name.empty()) continue;
+    CAPTURE(it.name);
+    const auto flags = parse({"--json", "--" + it.name});
+    REQUIRE(!flags);
+    CHECK(flags.error().message == "--" + it.name + ": found nothing, expected " + it.value_name +
+                                     " (see 'deepinfer sample --help')");
+  }
+}
+
+TEST_CASE("the value of a short flag may follow at once, behind switches as well") {
+  const auto flags = parse({"-oa.json", "-vqobc", "text"});
+  REQUIRE_MESSAGE(flags, flags.error().message);
+  CHECK(flags->text("out") == "bc");
+  CHECK(flags->positionals == std::vector<std::string>{"text"});
+}
+
+TEST_CASE("a negative number is an argument and no flag") {
+  for (const auto* text : {"-4", "-40", "-0.5", "-.5", "-1e3", "-9223372036854775809"}) {
+    CAPTURE(text);
+    const auto flags = parse({"--json", text});
+    REQUIRE_MESSAGE(flags, flags.error().message);
+    CHECK(flags->positionals == std::vector<std::string>{text});
+  }
+  for (const auto* text : {"-x4", "-.", "-.x", "--4"}) {
+    CAPTURE(text);
+    CHECK(!parse({text}));
+  }
+}
+
 TEST_CASE("numbers of flags are checked against their limits") {
   const auto flags = parse({"--max-tokens", "12", "--out", "0.5x", "--stop", "0.25"});
   REQUIRE(flags);
@@ -153,6 +191,14 @@ TEST_CASE("numbers of flags are checked against their limits") {
   CHECK(flags->number("stop", 0, 1).value() == 0.25);
   CHECK(!flags->number("stop", 0.5, 1));
   CHECK(flags->integer("depth", 1, 3).value() == std::nullopt);
+  CHECK(flags->positive("stop", 1).value() == 0.25);
+  const auto none = parse({"--stop", "0"});
+  REQUIRE(none);
+  const auto bound = none->positive("stop", 1);
+  REQUIRE(!bound);
+  CHECK(bound.error().message == "--stop: found '0', expected a number above 0, at most 1");
+  CHECK(!parse({"--stop", "1.5"})->positive("stop", 1));
+  CHECK(!parse({"--stop", "nan"})->positive("stop", 1));
 }
 
 TEST_CASE("help names every flag with its default, in at most 100 columns") {
