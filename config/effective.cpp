@@ -109,13 +109,16 @@ public:
     return check_network();
   }
 
-  /// An empty key would let everybody in who sends an empty one.
+  /// An empty key would let everybody in who sends an empty one; nobody has an empty name.
   result<void> check_keys() {
     const auto& place = origins_[index_of("server.api_key")].place;
-    for (const auto& key : root_.server().api_key())
-      if (key.empty() || key.ends_with('='))
-        return fail(errc::bad_config,
-                    place + ": server.api_key: found an empty key, expected KEY or NAME=KEY");
+    for (const auto& key : root_.server().api_key()) {
+      const auto* missing = key.ends_with('=') ? "key" : key.starts_with('=') ? "name" : nullptr;
+      if (missing)
+        return fail(errc::bad_config, fmt::format("{}: server.api_key: found an empty {}, expected "
+                                                  "KEY or NAME=KEY",
+                                                  place, missing));
+    }
     return {};
   }
 

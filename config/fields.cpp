@@ -84,6 +84,12 @@ integer_limits limits_of(const FieldDescriptor& field) {
   }
 }
 
+/// A setting's text is something, unless the schema says otherwise: an empty name or address means
+/// nothing that anybody could want.
+bool takes_empty(const FieldDescriptor& field) {
+  return setting_of(field).may_be_empty();
+}
+
 bool parse_bool(std::string_view text, bool& out) {
   for (const std::string_view yes : {"true", "on", "yes", "1"})
     if (text == yes) return out = true, true;
@@ -226,6 +232,8 @@ result<void> set_from_text(pb::Message& message, const FieldDescriptor& field,
     return put(message, field, value, &R::SetBool, &R::AddBool), result<void>();
   }
   case FieldDescriptor::CPPTYPE_STRING:
+    if (text.empty() && field.options().HasExtension(v1::setting) && !takes_empty(field))
+      return mismatch(field, text);
     return put(message, field, std::string(text), &R::SetString, &R::AddString), result<void>();
   case FieldDescriptor::CPPTYPE_MESSAGE: break;
   }
@@ -242,6 +250,7 @@ std::string text_of(const pb::Message& message, const FieldDescriptor& field) {
   }
   // A plain proto3 string has no presence: the empty one is the absent one.
   const bool is_empty_string = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING &&
+                               !takes_empty(field) &&
                                reflection->GetString(message, &field).empty();
   if ((field.has_presence() && !reflection->HasField(message, &field)) || is_empty_string)
     return {};
@@ -253,7 +262,7 @@ std::vector<std::string> strings_of(const pb::Message& message, const FieldDescr
   if (field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) return texts;
   const auto* reflection = message.GetReflection();
   if (!field.is_repeated()) {
-    if (auto text = reflection->GetString(message, &field); !text.empty())
+    if (auto text = reflection->GetString(message, &field); !text.empty() || takes_empty(field))
       texts.push_back(std::move(text));
     return texts;
   }
@@ -269,7 +278,8 @@ std::string expectation_of(const FieldDescriptor& field) {
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM)
     return fmt::format("one of {}", fmt::join(choices_of(field), ", "));
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) return "true or false";
-  if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) return "text";
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING)
+    return takes_empty(field) ? "text, also an empty one" : "text";
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE ||
       field.cpp_type() == FieldDescriptor::CPPTYPE_FLOAT)
     return "a number";

@@ -1,7 +1,8 @@
 /// Single fields of any Protobuf message, read and written as text by reflection.
 ///
 /// Shared by the YAML reader, flags, environment and `config print`. Units, limits and help are the
-/// field's `setting` option (messages/options.proto); one without it takes any value of its type.
+/// field's `setting` option (messages/options.proto); one without it takes any value of its type,
+/// one with it no empty text unless the schema says so.
 /// Errors say what was found and expected; the caller adds the place.
 #pragma once
 

@@ -271,6 +271,7 @@ TEST_CASE("settings that cannot work together are refused, and both are named") 
     {{{"heartbeat-interval", {"5s"}}},
      "--heartbeat-interval: actor.heartbeat_interval and actor.connection_timeout: "},
     {{{"api-key", {"bob="}}}, "--api-key: server.api_key: found an empty key"},
+    {{{"api-key", {"k", "=k"}}}, "--api-key: server.api_key: found an empty name"},
   };
   for (const auto& row : table) {
     CAPTURE(row.message);
@@ -279,6 +280,50 @@ TEST_CASE("settings that cannot work together are refused, and both are named") 
     CHECK(config.error().code == errc::bad_config);
     CHECK(config.error().message.starts_with(row.message));
   }
+}
+
+TEST_CASE("an empty text is no value of a setting, wherever it is written") {
+  int counted = 0;
+  for (const auto& info : all_settings()) {
+    CAPTURE(info.key);
+    const auto is_text = info.expected == "text";
+    if (!is_text || info.flag.empty()) continue;
+    ++counted;
+    const auto refused = [](const config_sources& source, const std::string& place) {
+      const auto config = make_effective(source);
+      REQUIRE(!config);
+      CHECK(config.error().code == errc::bad_config);
+      CHECK(config.error().message.starts_with(place + ":"));
+      CHECK(config.error().message.ends_with("found nothing, expected text"));
+    };
+    refused({.file = {}, .environment = {}, .flags = given({{info.flag, {""}}})}, "--" + info.flag);
+    if (info.is_repeated) {
+      refused({.file = {}, .environment = {}, .flags = given({{info.flag, {"x", ""}}})},
+              "--" + info.flag);
+    } else {
+      refused({.file = {}, .environment = {{info.variable, ""}}, .flags = {}}, info.variable);
+    }
+    const auto dot = info.key.find('.');
+    const auto name = info.key.substr(dot + 1);
+    const settings_file file(info.key.substr(0, dot) + ": { " + name + ": " +
+                             (info.is_repeated ? "[\"\"]" : "\"\"") + " }\n");
+    refused({.file = file.path(), .environment = {}, .flags = {}}, file.path());
+  }
+  CHECK(counted >= 12);
+}
+
+TEST_CASE("names of metrics may begin with nothing, and settings that say so load again") {
+  const auto first =
+    make_effective({.file = {}, .environment = {}, .flags = given({{"metrics-prefix", {""}}})});
+  REQUIRE_MESSAGE(first, first.error().message);
+  CHECK(first->settings.observability.metrics_prefix.empty());
+  const auto parsed = parse_json(print_effective_json(*first));
+  REQUIRE(parsed);
+  CHECK(parsed->at("observability.metrics_prefix").at("value") == "");
+  const settings_file file(print_effective(*first));
+  const auto second = make_effective({.file = file.path(), .environment = {}, .flags = {}});
+  REQUIRE_MESSAGE(second, second.error().message);
+  CHECK(second->settings.observability.metrics_prefix.empty());
 }
 
 TEST_CASE("files that settings name are looked for where that is asked") {
