@@ -29,12 +29,14 @@ tl::unexpected<error> bad(const std::string& param, const std::string& message) 
   return fail(errc::invalid_argument, param + ": " + message, param);
 }
 
-result<void> in_range(const char* param, float value, float least, float most, bool least_open) {
-  const bool is_low = least_open ? !(value > least) : !(value >= least);
-  if (!std::isfinite(value) || is_low || value > most)
-    return bad(param,
-               fmt::format("{} is not in {}{}, {}]", value, least_open ? "(" : "[", least, most));
-  return {};
+result<void> in_range(const char* param, float value, float least, float most) {
+  if (value >= least && value <= most) return {};
+  return bad(param, fmt::format("found {}, expected {} to {}", value, least, most));
+}
+
+result<void> above_zero(const char* param, float value, float most) {
+  if (value > 0.0f && value <= most) return {};
+  return bad(param, fmt::format("found {}, expected a number above 0, at most {}", value, most));
 }
 
 /// Fields that plain and chat requests share: those the client set win.
@@ -234,7 +236,8 @@ result<void> request_intake::check_prompt(const std::vector<token_id>& prompt) c
 result<void> request_intake::check_stop_ids(const sampling_params& params) const {
   for (const auto id : params.stop_token_ids)
     if (id < 0 || id >= facts_.vocab_size)
-      return bad("stop_token_ids", fmt::format("{} is not in 0..{}", id, facts_.vocab_size - 1));
+      return bad("stop_token_ids",
+                 fmt::format("found {}, expected 0 to {}", id, facts_.vocab_size - 1));
   // Before min_tokens outputs none of them may come: somebody must be left.
   const auto vocab = static_cast<std::size_t>(facts_.vocab_size);
   if (params.min_tokens == 0 || params.stop_token_ids.size() + facts_.eos_ids.size() < vocab)
@@ -251,22 +254,23 @@ result<void> request_intake::check_stop_ids(const sampling_params& params) const
 
 result<void> request_intake::check(const sampling_params& params) const {
   constexpr float huge = 1e6f;
-  DI_TRY_VOID(in_range("temperature", params.temperature, 0.0f, huge, false));
-  DI_TRY_VOID(in_range("top_p", params.top_p, 0.0f, 1.0f, true));
-  DI_TRY_VOID(in_range("min_p", params.min_p, 0.0f, 1.0f, false));
-  DI_TRY_VOID(in_range("presence_penalty", params.presence_penalty, -2.0f, 2.0f, false));
-  DI_TRY_VOID(in_range("frequency_penalty", params.frequency_penalty, -2.0f, 2.0f, false));
+  DI_TRY_VOID(in_range("temperature", params.temperature, 0.0f, huge));
+  DI_TRY_VOID(above_zero("top_p", params.top_p, 1.0f));
+  DI_TRY_VOID(in_range("min_p", params.min_p, 0.0f, 1.0f));
+  DI_TRY_VOID(in_range("presence_penalty", params.presence_penalty, -2.0f, 2.0f));
+  DI_TRY_VOID(in_range("frequency_penalty", params.frequency_penalty, -2.0f, 2.0f));
   DI_TRY_VOID(in_range("repetition_penalty", params.repetition_penalty, least_repetition_penalty,
-                       most_repetition_penalty, false));
+                       most_repetition_penalty));
   if (params.seed > most_seed)
     return bad("seed", fmt::format("found {}, expected 0 to {}", params.seed, most_seed));
   if (params.max_tokens == 0 || params.max_tokens < -1)
-    return bad("max_tokens", fmt::format("{} is not at least 1", params.max_tokens));
+    return bad("max_tokens", fmt::format("found {}, expected at least 1", params.max_tokens));
   if (params.min_tokens < 0 || (params.max_tokens > 0 && params.min_tokens > params.max_tokens))
-    return bad("min_tokens", fmt::format("{} is not in [0, max_tokens = {}]", params.min_tokens,
-                                         params.max_tokens));
+    return bad("min_tokens", fmt::format("found {}, expected 0 to max_tokens = {}",
+                                         params.min_tokens, params.max_tokens));
   if (params.logprobs < -1 || params.logprobs > max_logprobs)
-    return bad("logprobs", fmt::format("{} is not in [0, {}]", params.logprobs, max_logprobs));
+    return bad("logprobs",
+               fmt::format("found {}, expected 0 to {}", params.logprobs, max_logprobs));
   if (!params.grammar.empty() && params.grammar != "json_object")
     return bad("grammar", fmt::format("found {}, expected json_object", params.grammar));
   if (!params.grammar.empty() && params.min_tokens > 0)

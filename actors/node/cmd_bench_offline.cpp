@@ -6,6 +6,7 @@
 #include "actors/node/bench/bench_flags.hpp"
 #include "actors/node/bench/bench_offline.hpp"
 #include "actors/node/commands.hpp"
+#include "runtime/base/positive_float.hpp"
 
 namespace deepinfer {
 namespace {
@@ -19,13 +20,13 @@ result<offline_settings> read_settings(const parsed_flags& flags, const engine_s
   DI_TRY(const auto prefill, flags.integer("prefill", 0, most));
   DI_TRY(const auto repeats, flags.integer("repeats", 1, 1'000));
   DI_TRY(const auto temperature, flags.number("temperature", 0.0, 1e6));
-  DI_TRY(const auto top_p, flags.number("top-p", 1e-6, 1.0));
+  DI_TRY(const auto top_p, flags.positive("top-p", 1.0));
   out.prompt = static_cast<std::int32_t>(prompt.value_or(32));
   out.tokens = static_cast<std::int32_t>(tokens.value_or(32));
   out.prefill = static_cast<std::int32_t>(prefill.value_or(256));
   out.repeats = static_cast<std::int32_t>(repeats.value_or(3));
   out.temperature = static_cast<float>(temperature.value_or(0.0));
-  out.top_p = static_cast<float>(top_p.value_or(1.0));
+  out.top_p = positive_float(top_p.value_or(1.0));
   out.seed = engine.engine.seed.value_or(1);
   return out;
 }

@@ -13,6 +13,7 @@
 #include "actors/node/remote_flags.hpp"
 #include "actors/node/standard_input.hpp"
 #include "actors/node/stats_report.hpp"
+#include "runtime/text/chat_request.hpp"
 #include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
@@ -23,10 +24,17 @@ class conversation {
 public:
   static result<conversation> open(const parsed_flags& flags) {
     conversation it;
+    const auto effort = flags.text("effort");
     // Whoever says how long to think wants it to.
-    const bool thinks = flags.is_on("thinking", flags.has("effort"));
+    const bool thinks = flags.is_on("thinking", effort && *effort != "none");
     it.body_["thinking"] = json::object{{"type", thinks ? "enabled" : "disabled"}};
-    if (const auto effort = flags.text("effort")) it.body_["reasoning_effort"] = effort_of(*effort);
+    if (effort) {
+      const auto value = effort_of(*effort);
+      if (!is_effort(value))
+        return fail(errc::bad_config,
+                    fmt::format("--effort: found '{}', expected {}", *effort, efforts_text()));
+      it.body_["reasoning_effort"] = value;
+    }
     if (const auto tools = flags.text("tools")) {
       auto read = read_json_file(*tools);
       if (!read) return fail(errc::bad_config, "--tools: " + read.error().message);
@@ -219,17 +227,17 @@ command chat_command() {
   it.summary = "answer a message in the model's chat format; without one, a conversation";
   it.positionals = "[MESSAGE]";
   it.positionals_max = 1;
-  it.flags = {
-    switch_flag("json", "one JSON object instead of streamed text"),
-    stats_flag(),
-    cache_salt_flag(),
-    elsewhere_flag(),
-    switch_flag("demo", "the first of the model's own demonstration prompts"),
-    switch_flag("thinking", "let the model think first", true),
-    value_flag("effort", "how long it thinks: low, high, xhigh, max or 1 to 100", "LEVEL", "high"),
-    value_flag("system", "a system message before the first one", "TEXT", "none"),
-    value_flag("tools", "tools the model may call: a JSON array as in the OpenAI API", "FILE",
-               "none")};
+  const auto effort_help = "how long it thinks: " + efforts_text();
+  it.flags = {switch_flag("json", "one JSON object instead of streamed text"),
+              stats_flag(),
+              cache_salt_flag(),
+              elsewhere_flag(),
+              switch_flag("demo", "the first of the model's own demonstration prompts"),
+              switch_flag("thinking", "let the model think first", true),
+              value_flag("effort", effort_help.c_str(), "LEVEL", "high"),
+              value_flag("system", "a system message before the first one", "TEXT", "none"),
+              value_flag("tools", "tools the model may call: a JSON array as in the OpenAI API",
+                         "FILE", "none")};
   const auto sampling = sampling_flags();
   it.flags.insert(it.flags.end(), sampling.begin(), sampling.end());
   it.takes_settings = true;

@@ -13,6 +13,7 @@
 #include "actors/node/stats_report.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/file.hpp"
+#include "runtime/base/positive_float.hpp"
 
 namespace deepinfer {
 namespace {
@@ -119,7 +120,7 @@ std::vector<flag> sampling_flags() {
     value("max-tokens", "most output tokens", "N", "256"),
     value("min-tokens", "stop tokens are not chosen before this many outputs", "N", "0"),
     value("temperature", "0 = greedy", "X", "1"),
-    value("top-p", "keep the likeliest tokens that make up this share", "X", "1"),
+    value("top-p", "keep the likeliest tokens that make up this share, above 0", "X", "1"),
     value("top-k", "keep the K likeliest tokens; 0 = all", "K", "0"),
     value("min-p", "drop tokens less likely than this share of the likeliest", "X", "0"),
     value("presence-penalty", "off tokens that occurred in the output", "X", "0"),
@@ -155,17 +156,17 @@ result<sampling_request> read_sampling(const parsed_flags& flags) {
   DI_TRY(const auto max_tokens, flags.integer("max-tokens", 1, most));
   DI_TRY(const auto min_tokens, flags.integer("min-tokens", 0, most));
   DI_TRY(const auto temperature, flags.number("temperature", 0.0, 1e6));
-  DI_TRY(const auto top_p, flags.number("top-p", 0.0, 1.0));
+  DI_TRY(const auto top_p, flags.positive("top-p", 1.0));
   DI_TRY(const auto top_k, flags.integer("top-k", 0, most));
   DI_TRY(const auto min_p, flags.number("min-p", 0.0, 1.0));
   DI_TRY(const auto presence, flags.number("presence-penalty", -2.0, 2.0));
   DI_TRY(const auto frequency, flags.number("frequency-penalty", -2.0, 2.0));
-  DI_TRY(const auto repetition, flags.number("repetition-penalty", 0.0, 1e6));
+  DI_TRY(const auto repetition, flags.number("repetition-penalty", 0.01, 100.0));
   DI_TRY(const auto logprobs, flags.integer("logprobs", 0, 20));
   out.max_tokens = static_cast<std::int32_t>(max_tokens.value_or(256));
   out.min_tokens = static_cast<std::int32_t>(min_tokens.value_or(0));
   put(temperature, out.temperature);
-  put(top_p, out.top_p);
+  if (top_p) out.top_p = positive_float(*top_p);
   put(top_k, out.top_k);
   put(min_p, out.min_p);
   put(presence, out.presence_penalty);

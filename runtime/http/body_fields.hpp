@@ -31,6 +31,7 @@ public:
   result<std::optional<std::string>> text(std::string_view name);
   result<bool> flag(std::string_view name, bool otherwise);
   result<std::optional<double>> number(std::string_view name, double least, double most);
+  result<std::optional<double>> positive(std::string_view name, double most);  ///< above 0
   result<std::optional<std::int64_t>> integer(std::string_view name, std::int64_t least,
                                               std::int64_t most);
   result<std::optional<body_fields>> object(std::string_view name);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/positive_float.hpp"
 #include "runtime/http/json_text.hpp"
 
 namespace deepinfer {
@@ -16,24 +17,17 @@ constexpr std::size_t most_stop_ids = 256;
 constexpr std::size_t most_biases = 4096;
 constexpr std::int64_t most_output_tokens = 393'216;
 constexpr std::int64_t most_whole = std::numeric_limits<std::int32_t>::max();
-constexpr double least_positive = 1e-300;  // stands for "more than 0"
 
 std::optional<float> as_float(const std::optional<double>& value) {
   if (!value) return std::nullopt;
   return static_cast<float>(*value);
 }
 
-/// A positive value below the smallest float would read as 0, which no sampler accepts.
-std::optional<float> as_positive_float(const std::optional<double>& value) {
-  if (!value) return std::nullopt;
-  return std::max(static_cast<float>(*value), std::numeric_limits<float>::min());
-}
-
 result<void> read_shape(body_fields& body, sampling_request& s) {
   DI_TRY(const auto temperature, body.number("temperature", 0.0, 2.0));
   s.temperature = as_float(temperature);
-  DI_TRY(const auto top_p, body.number("top_p", least_positive, 1.0));
-  s.top_p = as_positive_float(top_p);
+  DI_TRY(const auto top_p, body.positive("top_p", 1.0));
+  if (top_p) s.top_p = positive_float(*top_p);
   DI_TRY(const auto top_k, body.integer("top_k", -1, most_whole));
   if (top_k) s.top_k = static_cast<std::int32_t>(std::max<std::int64_t>(*top_k, 0));
   DI_TRY(const auto min_p, body.number("min_p", 0.0, 1.0));
@@ -43,7 +37,7 @@ result<void> read_shape(body_fields& body, sampling_request& s) {
   DI_TRY(const auto frequency, body.number("frequency_penalty", -2.0, 2.0));
   s.frequency_penalty = as_float(frequency);
   DI_TRY(const auto repetition, body.number("repetition_penalty", 0.01, 10.0));
-  s.repetition_penalty = as_positive_float(repetition);
+  s.repetition_penalty = as_float(repetition);
   return {};
 }
 

@@ -32,22 +32,25 @@ constexpr std::array effort_rows{
   effort_row{"high", effort_level::high, true},  effort_row{"xhigh", effort_level::xhigh, true},
   effort_row{"ultra", effort_level::max, true},  effort_row{"max", effort_level::max, true}};
 
+constexpr std::int64_t least_effort = 1;
+constexpr std::int64_t most_effort = 100;
+
+const effort_row* row_of(std::string_view name) {
+  const auto* row = std::find_if(effort_rows.begin(), effort_rows.end(),
+                                 [&](const auto& it) { return it.name == name; });
+  return row == effort_rows.end() ? nullptr : row;
+}
+
 /// `thinking` decides where it is given; else `reasoning_effort: none` turns thinking off.
 result<void> read_thinking(const field_reader& body, chat_conversation& c) {
   if (const auto* effort = body.find("reasoning_effort")) {
-    if (effort->is_string()) {
-      const auto* row = std::find_if(effort_rows.begin(), effort_rows.end(),
-                                     [&](const auto& r) { return r.name == effort->get_string(); });
-      if (row == effort_rows.end())
-        return body.wrong("reasoning_effort", *effort,
-                          "none, minimal, low, medium, high, xhigh, ultra, max or 1 to 100");
+    if (!is_effort(*effort)) return body.wrong("reasoning_effort", *effort, efforts_text());
+    const auto* row = effort->is_string() ? row_of(effort->get_string()) : nullptr;
+    if (row)
       c.effort = row->level;
-      c.thinking = row->thinking;
-    } else {
-      DI_TRY(const auto number, body.integer("reasoning_effort", 1, 100));
-      c.effort_number = static_cast<int>(*number);
-      c.thinking = true;
-    }
+    else
+      c.effort_number = static_cast<int>(effort->get_int64());
+    c.thinking = !row || row->thinking;
   }
   DI_TRY(const auto thinking, body.object("thinking"));
   if (!thinking) return {};
@@ -229,15 +232,14 @@ result<std::vector<std::pair<token_id, float>>> read_bias(const field_reader& bo
 
 result<void> read_sampling(const field_reader& body, const chat_request_options& options,
                            sampling_wishes& s) {
-  constexpr double tiny = 1e-300;  // stands for "more than 0"
   constexpr auto most_id = std::int64_t{2147483647};
   DI_TRY(s.temperature, body.number("temperature", 0.0, 2.0));
-  DI_TRY(s.top_p, body.number("top_p", tiny, 1.0));
+  DI_TRY(s.top_p, body.positive("top_p", 1.0));
   DI_TRY(s.top_k, body.integer("top_k", 0, most_id));
   DI_TRY(s.min_p, body.number("min_p", 0.0, 1.0));
   DI_TRY(s.presence_penalty, body.number("presence_penalty", -2.0, 2.0));
   DI_TRY(s.frequency_penalty, body.number("frequency_penalty", -2.0, 2.0));
-  DI_TRY(s.repetition_penalty, body.number("repetition_penalty", tiny, 10.0));
+  DI_TRY(s.repetition_penalty, body.positive("repetition_penalty", 10.0));
   DI_TRY(const auto seed, body.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
   if (seed) s.seed = static_cast<std::uint64_t>(*seed);
   DI_TRY(s.max_tokens, body.integer("max_tokens", 1, options.most_output_tokens));
@@ -293,6 +295,18 @@ result<void> read_tool_use(const field_reader& body, json_numbers numbers, chat_
 }
 
 }  // namespace
+
+std::string efforts_text() {
+  std::string names;
+  for (const auto& row : effort_rows)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
+  return fmt::format("{} or {} to {}", names, least_effort, most_effort);
+}
+
+bool is_effort(const json::value& value) {
+  if (value.is_string()) return row_of(value.get_string()) != nullptr;
+  return value.is_int64() && value.get_int64() >= least_effort && value.get_int64() <= most_effort;
+}
 
 std::string_view name_of(constraint_kind kind) {
   constexpr std::array<std::string_view, 5> names{"none", "json", "regex", "tool_call",

@@ -83,6 +83,10 @@ struct chat_request_options {
   std::size_t most_messages = 65536;
 };
 
+/// What `reasoning_effort` takes, in words, and whether a value of it is among that.
+std::string efforts_text();
+bool is_effort(const json::value& value);
+
 /// Reads a body that is already JSON.
 result<chat_request> read_chat_request(const json::value& body,
                                        const chat_request_options& options = {});

@@ -79,6 +79,15 @@ result<std::optional<double>> field_reader::number(std::string_view name, double
   return std::optional<double>(read);
 }
 
+result<std::optional<double>> field_reader::positive(std::string_view name, double most) const {
+  const auto* value = find(name);
+  if (!value) return std::optional<double>{};
+  const auto read = value->is_number() ? value->to_number<double>() : 0.0;
+  if (!(read > 0 && read <= most))
+    return wrong(name, *value, fmt::format("a number above 0, at most {}", most));
+  return std::optional<double>(read);
+}
+
 result<std::optional<std::int64_t>> field_reader::integer(std::string_view name, std::int64_t least,
                                                           std::int64_t most) const {
   const auto* value = find(name);

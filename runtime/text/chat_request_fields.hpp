@@ -38,6 +38,7 @@ public:
   result<std::optional<std::string>> string(std::string_view name) const;
   result<std::optional<bool>> boolean(std::string_view name) const;
   result<std::optional<double>> number(std::string_view name, double least, double most) const;
+  result<std::optional<double>> positive(std::string_view name, double most) const;  ///< above 0
   result<std::optional<std::int64_t>> integer(std::string_view name, std::int64_t least,
                                               std::int64_t most) const;
   result<std::optional<field_reader>> object(std::string_view name) const;

@@ -1,9 +1,10 @@
 #include "runtime/text/sampling_policy.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include <fmt/format.h>
+
+#include "runtime/base/positive_float.hpp"
 
 namespace deepinfer {
 namespace {
@@ -97,14 +98,12 @@ result<sampling_params> resolve_sampling(const chat_request& request, sampling_p
                 "min_tokens");
   sampling_params params;
   params.temperature = static_cast<float>(effective.temperature);
-  // A top_p below the smallest float would read as 0, which no sampler accepts.
-  params.top_p = std::max(static_cast<float>(effective.top_p), std::numeric_limits<float>::min());
+  params.top_p = positive_float(effective.top_p);
   params.top_k = static_cast<std::int32_t>(wished.top_k.value_or(0));
   params.min_p = static_cast<float>(wished.min_p.value_or(0.0));
   params.presence_penalty = static_cast<float>(wished.presence_penalty.value_or(0.0));
   params.frequency_penalty = static_cast<float>(wished.frequency_penalty.value_or(0.0));
-  params.repetition_penalty = std::max(static_cast<float>(wished.repetition_penalty.value_or(1.0)),
-                                       std::numeric_limits<float>::min());
+  params.repetition_penalty = positive_float(wished.repetition_penalty.value_or(1.0));
   params.seed = wished.seed.value_or(seed);
   params.max_tokens = static_cast<std::int32_t>(limit);
   params.min_tokens = static_cast<std::int32_t>(least);

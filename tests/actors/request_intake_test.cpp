@@ -150,7 +150,12 @@ TEST_CASE("the sampling bounds themselves are accepted, and what is beyond them 
         "logit_bias: found 100.5 for id 5, expected -100 to 100");
   request.sampling.repetition_penalty = 1e-6f;
   CHECK(intake.accept(request, 7).error().message ==
-        "repetition_penalty: 1e-06 is not in [0.01, 100]");
+        "repetition_penalty: found 1e-06, expected 0.01 to 100");
+  request.sampling.repetition_penalty = 1.0f;
+  request.sampling.logit_bias.clear();
+  request.sampling.top_p = 0.0f;
+  CHECK(intake.accept(request, 7).error().message ==
+        "top_p: found 0, expected a number above 0, at most 1");
   request.sampling = {};
   request.ids.reset();
   request.chat = R"({"messages": [{"role": "user", "content": "Hi"}], "repetition_penalty": 1e-6})";

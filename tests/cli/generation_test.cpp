@@ -140,15 +140,39 @@ TEST_CASE("a chat message that is not UTF-8 is read with U+FFFD for what is not"
   CHECK_MESSAGE(ran.code == 0, ran.err);
 }
 
+TEST_CASE("an effort that is none is refused by the flag's name, with all that are") {
+  for (const auto* found : {"foo", "0", "101", "1.5", "HIGH", ""}) {
+    CAPTURE(found);
+    const auto ran = run_binary({"chat", "Hi", "--effort", found});
+    CHECK(ran.code == 2);
+    CHECK(holds(ran.err, std::string("--effort: found '") + found +
+                           "', expected none, minimal, low, medium, high, xhigh, ultra, max or 1 "
+                           "to 100"));
+  }
+  for (const auto* taken : {"none", "minimal", "ultra", "100"}) {
+    CAPTURE(taken);
+    CHECK(run_binary({"chat", "Hi", "--effort", taken, "--max-tokens", "1"}).code == 0);
+  }
+  CHECK(holds(run_binary({"chat", "--help"}).out, "minimal, low, medium"));
+}
+
+TEST_CASE("the smallest share that is above 0 is one") {
+  CHECK(run_binary({"generate", "Once", "--max-tokens", "1", "--top-p", "1e-60"}).code == 0);
+}
+
 TEST_CASE("a bad sampling value is exit code 2 and names the field") {
   struct bad_case {
     std::vector<std::string> flags;
     const char* name;
   };
   const bad_case table[] = {
-    {{"--top-p", "0"}, "top_p"},
-    {{"--repetition-penalty", "0"}, "repetition_penalty"},
-    {{"--repetition-penalty", "1e-6"}, "repetition_penalty: 1e-06 is not in [0.01, 100]"},
+    {{"--top-p", "0"}, "--top-p: found '0', expected a number above 0, at most 1"},
+    {{"--repetition-penalty", "0"},
+     "--repetition-penalty: found '0', expected a number from 0.01 to 100"},
+    {{"--repetition-penalty", "1e-6"},
+     "--repetition-penalty: found '1e-6', expected a number from 0.01 to 100"},
+    {{"--seed", "9223372036854775808"},
+     "--seed: found '9223372036854775808', expected a whole number from 0 to 9223372036854775807"},
     {{"--stop-id", "999999"}, "stop_token_ids"},
     {{"--logit-bias", "999999:1"}, "logit_bias"},
     {{"--logit-bias", "5:inf"}, "logit_bias"},

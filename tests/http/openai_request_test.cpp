@@ -220,6 +220,12 @@ TEST_CASE("out of range, of the wrong kind: refused by name") {
   refused_by_both(R"("response_format":{})", "response_format.type");
 }
 
+TEST_CASE("a bound that is not among the values is said so") {
+  for (const auto& why : {refused(chat, chat_body(R"("top_p":0)")),
+                          refused(completion, completion_body(R"("top_p":0)"))})
+    CHECK(why.message == "top_p: found 0, expected a number above 0, at most 1");
+}
+
 TEST_CASE("the tiniest temperatures and probabilities are accepted") {
   for (const auto* value : {"0", "-0.0", "1e-5", "1e-40", "1e-400"})
     CHECK(read(completion, completion_body(std::string(R"("temperature":)") + value))
