@@ -116,6 +116,7 @@ result<chat_request> request_intake::read_chat(const std::string& text) const {
   options.models.clear();
   for (auto& name : names_of(facts_)) options.models.push_back({std::move(name), facts_.variant});
   options.thinking_by_default = false;
+  options.most_output_tokens = facts_.max_model_len;
   return read_chat_request(body, options);
 }
 

@@ -100,6 +100,16 @@ result<std::optional<std::int64_t>> body_fields::integer(std::string_view name, 
   return read;
 }
 
+result<std::optional<std::int64_t>> body_fields::whole(std::string_view name, std::int64_t least) {
+  const auto* value = find(name);
+  if (!value) return std::optional<std::int64_t>{};
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  const auto read = value->is_uint64() ? std::optional(most) : whole_number(*value);
+  if (!read || *read < least)
+    return wrong(name, *value, fmt::format("a whole number, at least {}", least));
+  return read;
+}
+
 result<std::optional<body_fields>> body_fields::object(std::string_view name) {
   const auto* value = find(name);
   if (!value) return std::optional<body_fields>{};

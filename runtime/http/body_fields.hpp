@@ -34,6 +34,8 @@ public:
   result<std::optional<double>> positive(std::string_view name, double most);  ///< above 0
   result<std::optional<std::int64_t>> integer(std::string_view name, std::int64_t least,
                                               std::int64_t most);
+  /// Where the caller knows the upper bound later; what passes every bound is the largest number.
+  result<std::optional<std::int64_t>> whole(std::string_view name, std::int64_t least);
   result<std::optional<body_fields>> object(std::string_view name);
   result<std::vector<std::string>> texts(std::string_view name, std::size_t most);
   result<std::vector<token_id>> ids(std::string_view name, std::size_t most);

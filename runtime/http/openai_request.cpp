@@ -9,7 +9,6 @@
 
 #include "runtime/http/body_fields.hpp"
 #include "runtime/http/json_text.hpp"
-#include "runtime/http/openai_sampling.hpp"
 
 namespace deepinfer {
 namespace {
@@ -89,6 +88,7 @@ result<void> read_common(body_fields& body, const openai_limits& limits, openai_
   DI_TRY_VOID(read_stream_options(body, job));
   DI_TRY_VOID(read_client(body, request));
   DI_TRY_VOID(read_sampling(body, request.sampling));
+  DI_TRY(job.lengths, read_lengths(body, request.sampling));
   DI_TRY_VOID(read_response_format(body, request.sampling));
   request.sampling.n = job.n;
   return {};
@@ -240,6 +240,17 @@ result<void> read_completion(body_fields& body, const openai_limits& limits, ope
   return read_prompts(body, limits, job, request);
 }
 
+result<void> check_lengths(const openai_job& job, const model_info& served) {
+  for (const auto& it : job.lengths)
+    if (served.max_model_len > 0 && it.tokens > served.max_model_len)
+      return fail(errc::context_length_exceeded,
+                  fmt::format("{}: found {}, expected at most {}, the context length of the served "
+                              "model (max_model_len)",
+                              it.field, it.tokens, served.max_model_len),
+                  it.field);
+  return {};
+}
+
 }  // namespace
 
 result<openai_job> read_openai_request(openai_endpoint endpoint, std::string_view body,
@@ -275,6 +286,7 @@ result<void> check_model_name(const std::string& asked, const model_info& served
 
 result<void> check_served(const openai_job& job, const model_info& served) {
   DI_TRY_VOID(check_model_name(job.model, served));
+  DI_TRY_VOID(check_lengths(job, served));
   if (served.vocab_size <= 0) return {};
   for (std::size_t p = 0; p < job.requests.size(); ++p) {
     const auto& ids = job.requests[p].ids;

@@ -16,6 +16,7 @@
 #include "messages/control.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/json.hpp"
+#include "runtime/http/openai_sampling.hpp"
 
 namespace deepinfer {
 
@@ -39,7 +40,8 @@ struct openai_job {
   bool timings = false;
   bool thinking = false;  ///< the answer begins with reasoning
   bool logprobs = false;
-  std::vector<std::string> ignored;  ///< fields that had no effect
+  std::vector<named_length> lengths;  ///< that the client has named
+  std::vector<std::string> ignored;   ///< fields that had no effect
 
   std::int32_t num_answers() const { return n * static_cast<std::int32_t>(requests.size()); }
 };
@@ -48,8 +50,8 @@ struct openai_job {
 result<openai_job> read_openai_request(openai_endpoint endpoint, std::string_view body,
                                        const openai_limits& limits);
 
-/// Against what is served. Errors: model_not_found (the names), invalid_argument (ids of a prompt
-/// beyond the vocabulary).
+/// Against what is served. Errors: model_not_found (the names), context_length_exceeded (a length
+/// beyond the model's), invalid_argument (ids of a prompt beyond the vocabulary).
 result<void> check_served(const openai_job& job, const model_info& served);
 result<void> check_model_name(const std::string& asked, const model_info& served);
 

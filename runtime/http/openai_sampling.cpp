@@ -15,7 +15,6 @@ namespace {
 constexpr std::size_t most_stops = 16;
 constexpr std::size_t most_stop_ids = 256;
 constexpr std::size_t most_biases = 4096;
-constexpr std::int64_t most_output_tokens = 393'216;
 constexpr std::int64_t most_whole = std::numeric_limits<std::int32_t>::max();
 
 std::optional<float> as_float(const std::optional<double>& value) {
@@ -38,21 +37,8 @@ result<void> read_shape(body_fields& body, sampling_request& s) {
   s.frequency_penalty = as_float(frequency);
   DI_TRY(const auto repetition, body.number("repetition_penalty", 0.01, 10.0));
   s.repetition_penalty = as_float(repetition);
-  return {};
-}
-
-result<void> read_lengths(body_fields& body, sampling_request& s) {
   DI_TRY(const auto seed, body.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
   if (seed) s.seed = static_cast<std::uint64_t>(*seed);
-  DI_TRY(const auto plain, body.integer("max_tokens", 1, most_output_tokens));
-  DI_TRY(const auto newer, body.integer("max_completion_tokens", 1, most_output_tokens));
-  const auto most = newer ? newer : plain;
-  if (most) s.max_tokens = static_cast<std::int32_t>(*most);
-  DI_TRY(const auto least, body.integer("min_tokens", 0, most_output_tokens));
-  s.min_tokens = static_cast<std::int32_t>(least.value_or(0));
-  if (most && s.min_tokens > *most)
-    return body.failure(
-      "min_tokens", fmt::format("found {}, expected at most max_tokens = {}", s.min_tokens, *most));
   return {};
 }
 
@@ -94,13 +80,34 @@ result<void> read_bias(body_fields& body, sampling_request& s) {
 
 result<void> read_sampling(body_fields& body, sampling_request& sampling) {
   DI_TRY_VOID(read_shape(body, sampling));
-  DI_TRY_VOID(read_lengths(body, sampling));
   DI_TRY_VOID(read_stops(body, sampling));
   DI_TRY_VOID(read_bias(body, sampling));
   DI_TRY(sampling.ignore_eos, body.flag("ignore_eos", false));
   DI_TRY(sampling.include_stop, body.flag("include_stop_str_in_output", false));
   DI_TRY(sampling.skip_special_tokens, body.flag("skip_special_tokens", true));
   return {};
+}
+
+result<std::vector<named_length>> read_lengths(body_fields& body, sampling_request& sampling) {
+  std::vector<named_length> given;
+  const auto read = [&](const char* name, std::int64_t least) -> result<void> {
+    DI_TRY(const auto tokens, body.whole(name, least));
+    if (tokens) given.push_back({name, *tokens});
+    return {};
+  };
+  // The newer name wins.
+  DI_TRY_VOID(read("max_tokens", 1));
+  DI_TRY_VOID(read("max_completion_tokens", 1));
+  const auto most = given.empty() ? std::nullopt : std::optional(given.back().tokens);
+  if (most) sampling.max_tokens = static_cast<std::int32_t>(std::min(*most, most_whole));
+  DI_TRY(const auto least, body.whole("min_tokens", 0));
+  if (!least) return given;
+  given.push_back({"min_tokens", *least});
+  sampling.min_tokens = static_cast<std::int32_t>(std::min(*least, most_whole));
+  if (most && *least > *most)
+    return body.failure("min_tokens",
+                        fmt::format("found {}, expected at most max_tokens = {}", *least, *most));
+  return given;
 }
 
 result<void> read_response_format(body_fields& body, sampling_request& sampling) {

@@ -11,7 +11,17 @@
 
 namespace deepinfer {
 
-/// Reads everything but `n` and `logprobs` into `sampling`.
+/// A field that is a number of tokens, as it was given: what is served bounds it.
+struct named_length {
+  const char* field = "";
+  std::int64_t tokens = 0;
+};
+
+/// Reads max_tokens, max_completion_tokens and min_tokens into `sampling`, and says which are
+/// there.
+result<std::vector<named_length>> read_lengths(body_fields& body, sampling_request& sampling);
+
+/// Reads everything but these, `n` and `logprobs` into `sampling`.
 result<void> read_sampling(body_fields& body, sampling_request& sampling);
 
 /// Where the output is held to a grammar. Errors: what is not built.

@@ -24,9 +24,9 @@ constexpr std::string_view shared_properties = R"json(
     "frequency_penalty":{"type":["number","null"],"minimum":-2,"maximum":2},
     "repetition_penalty":{"type":["number","null"],"minimum":0.01,"maximum":10},
     "seed":{"type":["integer","null"],"minimum":0,"maximum":9223372036854775807},
-    "max_tokens":{"type":["integer","null"],"minimum":1,"maximum":393216},
-    "max_completion_tokens":{"type":["integer","null"],"minimum":1,"maximum":393216},
-    "min_tokens":{"type":["integer","null"],"minimum":0,"maximum":393216},
+    "max_tokens":{"type":["integer","null"],"minimum":1},
+    "max_completion_tokens":{"type":["integer","null"],"minimum":1},
+    "min_tokens":{"type":["integer","null"],"minimum":0},
     "stop":{
       "anyOf":[
         {"type":"null"},{"type":"string","minLength":1},

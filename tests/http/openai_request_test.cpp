@@ -191,7 +191,7 @@ TEST_CASE("out of range, of the wrong kind: refused by name") {
   refused_by_both(R"("repetition_penalty":0)", "repetition_penalty");
   for (const auto* value : {"-1", "9223372036854775808", "0.5", R"("7")"})
     refused_by_both(std::string(R"("seed":)") + value, "seed");
-  for (const auto* value : {"0", "-1", "1.5", "393217"})
+  for (const auto* value : {"0", "-1", "1.5", "1e9"})
     refused_by_both(std::string(R"("max_tokens":)") + value, "max_tokens");
   refused_by_both(R"("max_completion_tokens":0)", "max_completion_tokens");
   refused_by_both(R"("min_tokens":5,"max_tokens":4)", "min_tokens");
@@ -305,6 +305,34 @@ TEST_CASE("a message quotes at most 200 characters of what was sent") {
                            completion_body("\"stop\":[{\"" + long_text + "\":1}]"),
                            completion_body("\"logit_bias\":{\"" + long_text + "\":1}")})
     CHECK(refused(completion, body).message.size() < 400);
+}
+
+TEST_CASE("lengths are bounded by the context of what is served, and by nothing else") {
+  model_info served;
+  served.names = {"tiny"};
+  served.max_model_len = 2048;
+  for (const std::string name : {"max_tokens", "max_completion_tokens", "min_tokens"}) {
+    for (const auto* tokens : {"2049", "1000000000", "3000000000", "9223372036854775807"}) {
+      const auto field = "\"" + name + "\":" + tokens;
+      CAPTURE(field);
+      for (const auto& job :
+           {read(chat, chat_body(field)), read(completion, completion_body(field))}) {
+        const auto fits = check_served(job, served);
+        REQUIRE_FALSE(fits);
+        CHECK(fits.error().code == errc::context_length_exceeded);
+        CHECK(fits.error().param == name);
+        CHECK(fits.error().message == name + ": found " + tokens +
+                                        ", expected at most 2048, the context length of the served "
+                                        "model (max_model_len)");
+      }
+    }
+    CHECK(check_served(read(chat, chat_body("\"" + name + "\":2048")), served));
+    CHECK(check_served(read(completion, completion_body("\"" + name + "\":2048")), served));
+  }
+  const auto one = refused(completion, completion_body(R"("max_tokens":1e9)"));
+  CHECK(one.message.find("a whole number, at least 1") != std::string::npos);
+  CHECK(refused(chat, chat_body(R"("min_tokens":-1)")).message.find("at least 0") !=
+        std::string::npos);
 }
 
 TEST_CASE("names and ids are checked against what is served") {
