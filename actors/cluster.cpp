@@ -110,6 +110,8 @@ void announce(pointer self, member& it) {
   if (it.is_announced || !it.is_up || it.from == origin::told) return;
   if (it.name == state.own.name) {
     it.reason = "this node itself";
+    log(severity::warning, "actor.peers: found {}, which is this node itself: no requests go there",
+        format_host_address(it.at));
     return;
   }
   for (const auto& [number, other] : state.members)
@@ -281,16 +283,6 @@ cluster_actor::behavior_type run(pointer self, const cluster_start& with) {
   };
 }
 
-result<std::vector<host_address>> read_addresses(const std::vector<std::string>& list,
-                                                 const std::string& setting) {
-  std::vector<host_address> out;
-  for (const auto& text : list) {
-    DI_TRY(auto at, parse_host_address(text, actor_settings{}.port), setting);
-    out.push_back(std::move(at));
-  }
-  return out;
-}
-
 /// How others reach what listens on every address.
 std::string host_for_others(const std::string& host) {
   return is_any_host(host) ? machine_name() : host;
@@ -314,8 +306,10 @@ result<std::unique_ptr<cluster>> cluster::open(std::shared_ptr<actor_host> host,
                                                const actor_settings& settings, wire_door& door,
                                                cluster_options options, cluster_hooks hooks) {
   cluster_start with;
-  DI_TRY(with.peers, read_addresses(settings.peers, "actor.peers"));
-  DI_TRY(with.told, read_addresses(settings.join, "actor.join"));
+  DI_TRY(auto peers, read_addresses(settings.peers, "actor.peers"));
+  DI_TRY(auto told, read_addresses(settings.join, "actor.join"));
+  with.peers = std::move(peers.addresses);
+  with.told = std::move(told.addresses);
   with.network = network_of(*host);
   with.options = std::move(options);
   with.hooks = std::move(hooks);

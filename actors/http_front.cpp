@@ -144,13 +144,18 @@ result<std::unique_ptr<http_front>> http_front::open(const engine_settings& sett
     [timer](std::chrono::milliseconds delay, std::function<void()> call) {
       timer->after(delay, std::move(call));
     });
-  DI_TRY(auto server, http_server::open(server_options(settings.server, api),
-                                        [api](std::shared_ptr<const http_request> request,
-                                              std::shared_ptr<http_reply> reply) {
-                                          api->handle(std::move(request), std::move(reply));
-                                        }));
+  auto server = http_server::open(
+    server_options(settings.server, api),
+    [api](std::shared_ptr<const http_request> request, std::shared_ptr<http_reply> reply) {
+      api->handle(std::move(request), std::move(reply));
+    });
+  if (!server) {
+    auto why = std::move(server).error();
+    const auto* at_fault = why.code == errc::port_in_use ? "server.port" : "server.host";
+    return tl::unexpected<error>(std::move(why).within(at_fault));
+  }
   return std::unique_ptr<http_front>(
-    std::make_unique<http_front_impl>(std::move(api), std::move(timer), std::move(server)));
+    std::make_unique<http_front_impl>(std::move(api), std::move(timer), *std::move(server)));
 }
 
 }  // namespace deepinfer

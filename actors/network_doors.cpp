@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "actors/cluster.hpp"
+#include "actors/host_address.hpp"
 #include "actors/key_file.hpp"
 #include "actors/model_match.hpp"
 #include "actors/node_state.hpp"
@@ -109,6 +110,17 @@ private:
   std::map<std::string, std::int32_t> numbers_;  ///< of nodes that requests may go to
 };
 
+/// A mistake in them is told before a model is loaded.
+result<void> check_addresses(const actor_settings& actor) {
+  const std::pair<const char*, const std::vector<std::string>*> lists[] = {
+    {"actor.peers", &actor.peers}, {"actor.join", &actor.join}};
+  for (const auto& [setting, texts] : lists) {
+    DI_TRY(const auto read, read_addresses(*texts, setting));
+    for (const auto& text : read.warnings) log(severity::warning, "{}", text);
+  }
+  return {};
+}
+
 }  // namespace
 
 result<std::unique_ptr<network_doors>> network_doors::open(std::shared_ptr<actor_host> host,
@@ -120,6 +132,7 @@ result<std::unique_ptr<network_doors>> network_doors::open(std::shared_ptr<actor
                                     "which need the actor port");
     return nullptr;
   }
+  DI_TRY_VOID(check_addresses(actor));
   wire_door_options options;
   options.host = actor.host;
   options.port = actor.port;

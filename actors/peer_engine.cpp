@@ -2,7 +2,6 @@
 
 #include <mutex>
 #include <optional>
-#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,11 +14,11 @@
 #include "actors/snapshot_gatherer.hpp"
 #include "config/gateway_settings.hpp"
 #include "messages/wire.hpp"
+#include "runtime/base/log.hpp"
 
 namespace deepinfer {
 namespace {
 
-constexpr std::uint16_t usual_port = 4242;
 constexpr std::chrono::seconds relay_timeout{10};
 
 /// Answers verbs, and hears from the links which nodes take requests.
@@ -181,22 +180,15 @@ control_relay_actor::behavior_type control_relay(pointer self, relay_links links
   };
 }
 
-result<std::vector<host_address>> read_addresses(const std::vector<std::string>& texts) {
-  std::vector<host_address> out;
-  std::set<std::string> known;
-  for (const auto& text : texts) {
-    DI_TRY(auto address, parse_host_address(text, usual_port), "--connect");
-    if (known.insert(format_host_address(address)).second) out.push_back(std::move(address));
-  }
-  if (out.empty()) return fail(errc::bad_config, "--connect: found no address");
-  return out;
-}
-
 }  // namespace
 
 result<std::unique_ptr<node>> open_peers(std::shared_ptr<live_config> config,
                                          const peer_options& options, node_parts parts) {
-  DI_TRY(auto addresses, read_addresses(options.addresses));
+  constexpr std::string_view place = "--connect";
+  DI_TRY(auto read, read_addresses(options.addresses, place));
+  for (const auto& text : read.warnings) log(severity::warning, "{}", text);
+  auto& addresses = read.addresses;
+  if (addresses.empty()) return fail(errc::bad_config, fmt::format("{}: found no address", place));
   const auto settings = config->settings();
   node_facts facts;
   facts.model_name = served_name(settings, {});

@@ -102,6 +102,19 @@ caf::behavior door(pointer self, std::shared_ptr<const door_desk> desk, wire_doo
   };
 }
 
+/// The library does not say why it can't listen.
+error not_listening(const host_address& at) {
+  const auto tried = check_can_listen(at);
+  auto why = tried ? error{errc::port_in_use,
+                           fmt::format("can't listen on {}: the port was in use a moment ago",
+                                       format_host_address(at)),
+                           "port"}
+                   : tried.error();
+  why.param = "actor." + why.param;
+  const auto setting = why.param;
+  return std::move(why).within(setting);
+}
+
 }  // namespace
 
 struct wire_door::parts {
@@ -134,12 +147,7 @@ result<std::unique_ptr<wire_door>> wire_door::open(std::shared_ptr<actor_host> h
       ? caf::openssl::publish(made->actor, options.port, options.host.c_str(), true)
       : system.middleman().publish(made->actor, options.port, options.host.c_str(), true);
   auto out = std::unique_ptr<wire_door>(new wire_door(std::move(made)));
-  if (!port)
-    return fail(errc::port_in_use,
-                fmt::format("actor.port: can't listen on {}: the port is in use, or the address is "
-                            "not this machine's; choose another port, or 0 for any free one",
-                            format_host_address({options.host, options.port})),
-                "actor.port");
+  if (!port) return tl::unexpected<error>(not_listening({options.host, options.port}));
   out->port_ = *port;
   out->node_name_ = named.node_name;
   return out;

@@ -11,8 +11,6 @@
 namespace deepinfer {
 namespace {
 
-constexpr std::uint16_t usual_port = 4242;
-
 /// A flag, or the variable of the setting of that name.
 std::string given(const cli_context& context, const parsed_flags& flags, const std::string& name) {
   if (const auto text = flags.text(name)) return *text;
@@ -68,7 +66,7 @@ std::vector<flag> remote_flags() {
 result<client_options> read_remote(const cli_context& context, const parsed_flags& flags) {
   client_options out;
   if (const auto text = flags.text("connect")) {
-    DI_TRY(const auto address, parse_host_address(*text, usual_port), "--connect");
+    DI_TRY(const auto address, parse_host_address(*text, out.port), "--connect");
     out.host = address.host;
     out.port = address.port;
   }

@@ -1,52 +1,22 @@
 #include <doctest/doctest.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <csignal>
 #include <string>
 
 #include <fmt/format.h>
 
-#include "runtime/base/check.hpp"
 #include "runtime/base/json.hpp"
 #include "tests/cli/run_binary.hpp"
 #include "tests/cli/serving_binary.hpp"
 #include "tests/http/raw_client.hpp"
+#include "tests/support/taken_port.hpp"
 #include "tests/support/temp_directory.hpp"
 
 using namespace deepinfer;
 using namespace deepinfer::test;
 
 namespace {
-
-/// A port of this machine that is taken for as long as this lives.
-class taken_port {
-public:
-  taken_port() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* any = reinterpret_cast<sockaddr*>(&address);
-    DI_CHECK(::bind(socket_, any, size) == 0 && ::listen(socket_, 1) == 0 &&
-               ::getsockname(socket_, any, &size) == 0,
-             "no port: errno {}", errno);
-    text_ = std::to_string(ntohs(address.sin_port));
-  }
-  taken_port(const taken_port&) = delete;
-  taken_port& operator=(const taken_port&) = delete;
-  ~taken_port() { ::close(socket_); }
-
-  const std::string& text() const { return text_; }
-
-private:
-  int socket_;
-  std::string text_;
-};
 
 raw_answer get(std::uint16_t port, const std::string& path) {
   raw_client it(port);
@@ -109,11 +79,48 @@ TEST_CASE("a port in use is exit code 4, with address, port and what to do, befo
   const auto ran =
     run_binary({"serve", "/no/such/model", "--port", taken.text(), "--no-actor-listen"});
   CHECK(ran.code == 4);
-  CHECK(holds(ran.err, "127.0.0.1"));
-  CHECK(holds(ran.err, taken.text()));
+  CHECK(holds(ran.err, "server.port: 127.0.0.1:" + taken.text()));
   CHECK(holds(ran.err, "--port"));
   CHECK(ran.err.find("listening") == std::string::npos);
   CHECK(ran.err.find("config.json") == std::string::npos);
+}
+
+TEST_CASE("an actor port in use is exit code 4 as well, an address that is not ours 2") {
+  const taken_port taken;
+  const auto actor =
+    run_binary({"serve", "/no/such/model", "--port", "0", "--actor-port", taken.text()});
+  CHECK(actor.code == 4);
+  CHECK(holds(actor.err, "actor.port: can't listen on 127.0.0.1:" + taken.text() +
+                           ": the port is in use; choose another"));
+  const auto foreign = run_binary(
+    {"serve", "/no/such/model", "--host", "203.0.113.1", "--port", "0", "--no-actor-listen"});
+  CHECK(foreign.code == 2);
+  CHECK(holds(foreign.err, "server.host: 203.0.113.1"));
+}
+
+TEST_CASE("an address of a node that is none is refused before any loading") {
+  for (const auto* flag : {"--peer", "--join"}) {
+    const auto ran = run_binary(serve_args({"/no/such/model", flag, "a:1,b:2"}));
+    CHECK(ran.code == 2);
+    CHECK(holds(ran.err, ": found 'a:1,b:2', expected HOST:PORT"));
+  }
+}
+
+TEST_CASE("a peer that is this node itself, and one without a port, are warned of") {
+  std::uint16_t own = 0;
+  {
+    const taken_port once;
+    own = once.number();
+  }
+  const auto port = std::to_string(own);
+  serving_binary server(serve_args(
+    {"--actor-port", port, "--peer", "127.0.0.1:" + port, "--peer", "nonsense.invalid"}));
+  REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
+  CHECK(holds(server.err(),
+              "actor.peers: found 'nonsense.invalid' without a port, nonsense.invalid:4242 is "
+              "taken"));
+  CHECK(
+    server.wait_for_line("actor.peers: found 127.0.0.1:" + port + ", which is this node itself"));
 }
 
 TEST_CASE("a model that is not there is exit code 3, a wrong setting 2") {

@@ -4,8 +4,10 @@
 
 #include "actors/host_address.hpp"
 #include "actors/reconnect_pace.hpp"
+#include "tests/support/taken_port.hpp"
 
 using namespace deepinfer;
+using namespace deepinfer::test;
 using namespace std::chrono_literals;
 
 namespace {
@@ -100,8 +102,8 @@ TEST_CASE("HOST:PORT is read in every form people write, and nothing else is") {
   check("[::1]:65535", "::1", 65535);
   check("[::1]", "::1", 4242);
   check("fe80::1", "fe80::1", 4242);
-  for (const auto* text :
-       {"", ":80", "a:", "a:0", "a:65536", "a:x", "a:80 ", "[::1", "[::1]80", "[]:1"}) {
+  for (const auto* text : {"", ":80", "a:", "a:0", "a:65536", "a:x", "a:80 ", "[::1", "[::1]80",
+                           "[]:1", "a:1,b:2", "http://a:80", "a/b", "a b:1"}) {
     CAPTURE(std::string(text));
     const auto at = parse_host_address(text, 4242);
     REQUIRE(!at);
@@ -110,6 +112,43 @@ TEST_CASE("HOST:PORT is read in every form people write, and nothing else is") {
   }
   CHECK(format_host_address({"::1", 80}) == "[::1]:80");
   CHECK(format_host_address({"a", 80}) == "a:80");
+}
+
+TEST_CASE("addresses of nodes are read by one rule wherever they are listed") {
+  const auto read = read_addresses({"a:1", "b", "[::1]:2", "a:1", "b:4242"}, "actor.peers");
+  REQUIRE(read);
+  std::vector<std::string> texts;
+  for (const auto& at : read->addresses) texts.push_back(format_host_address(at));
+  CHECK(texts == std::vector<std::string>{"a:1", "b:4242", "[::1]:2"});
+  CHECK(read->warnings ==
+        std::vector<std::string>{"actor.peers: found 'b' without a port, b:4242 is taken"});
+  const auto wrong = read_addresses({"a:1", "b:x"}, "--connect");
+  REQUIRE(!wrong);
+  CHECK(wrong.error().code == errc::bad_config);
+  CHECK(wrong.error().message.starts_with("--connect: found 'b:x'"));
+  CHECK(read_addresses({}, "actor.join")->addresses.empty());
+}
+
+TEST_CASE("why nothing can listen at an address is told apart") {
+  CHECK(check_can_listen({"127.0.0.1", 0}));
+  CHECK(check_can_listen({"localhost", 0}));
+  const auto refused = [](const host_address& at) {
+    const auto tried = check_can_listen(at);
+    REQUIRE(!tried);
+    return tried.error();
+  };
+  const auto foreign = refused({"203.0.113.1", 4242});  // an address for documentation, never ours
+  CHECK(foreign.code == errc::bad_config);
+  CHECK(foreign.param == "host");
+  CHECK(foreign.message == "can't listen on 203.0.113.1:4242: the address is none of this "
+                           "machine's");
+  const auto unknown = refused({"nonsense.invalid", 4242});
+  CHECK(unknown.code == errc::bad_config);
+  CHECK(unknown.message.find("the host is not known") != std::string::npos);
+  const taken_port taken;
+  const auto in_use = refused({"127.0.0.1", taken.number()});
+  CHECK(in_use.code == errc::port_in_use);
+  CHECK(in_use.param == "port");
 }
 
 TEST_CASE("loopback is what only this machine reaches") {
