@@ -1,7 +1,9 @@
 #include "actors/node/cli.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -141,6 +143,10 @@ command_line command_line_of(const command& c) {
                         .help = "YAML file of settings",
                         .value_name = "FILE",
                         .default_text = "none"});
+  const auto is_own = [&c](const flag& it) {
+    return std::any_of(c.flags.begin(), c.flags.end(),
+                       [&it](const flag& own) { return own.name == it.name; });
+  };
   const auto is_used = [&](const flag& it) {
     const auto& all = all_settings();
     return std::any_of(all.begin(), all.end(), [&](const setting_info& info) {
@@ -148,7 +154,8 @@ command_line command_line_of(const command& c) {
     });
   };
   for (auto& setting : engine_flags())
-    if (!c.uses_setting || is_used(setting)) line.flags.push_back(std::move(setting));
+    if (!is_own(setting) && (!c.uses_setting || is_used(setting)))
+      line.flags.push_back(std::move(setting));
   return line;
 }
 
@@ -212,6 +219,14 @@ result<std::string> model_directory(const cli_context& context, const engine_set
   const bool is_embedded = path.empty() || (path == "tiny" && !fs::exists(path, ignored));
   if (is_embedded) return embedded_model(context);
   return given_directory(path);
+}
+
+result<void> check_output(const std::string& path, std::string_view place) {
+  if (auto* file = std::fopen(path.c_str(), "ae")) {
+    std::fclose(file);
+    return {};
+  }
+  return fail(errc::bad_config, fmt::format("{}: {}: {}", place, path, std::strerror(errno)));
 }
 
 result<std::string> given_directory(std::string path) {

@@ -43,7 +43,8 @@ struct command {
   std::int32_t positionals_min = 0;
   std::int32_t positionals_max = 0;
   std::vector<flag> flags = {};
-  bool takes_settings = false;  ///< also `--config FILE` and every flag of the schema
+  /// Also `--config FILE` and every flag of the schema that is not among `flags`.
+  bool takes_settings = false;
   /// Does a setting mean something to it? Help shows no others; it says itself what it makes of
   /// them. Null: all do.
   std::function<bool(const std::string& key)> uses_setting = {};
@@ -68,6 +69,10 @@ result<std::string> embedded_model(const cli_context& context);
 
 /// `model.path` of the settings or, where it is empty or "tiny", the embedded model.
 result<std::string> model_directory(const cli_context& context, const engine_settings& settings);
+
+/// A file that results go to: one that can't be written is found now, not after the work. What it
+/// holds stays until then. Error bad_config, with `place`, e.g. "--out".
+result<void> check_output(const std::string& path, std::string_view place);
 
 /// A checkpoint directory as a user gave it, without slashes at its end; whether it is there is the
 /// reader's to say. Error bad_checkpoint where it is a file.

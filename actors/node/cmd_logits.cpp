@@ -43,6 +43,7 @@ result<int> logits(const cli_context& context, const parsed_flags& flags) {
   const auto list = flags.text("ids"), file = flags.text("out");
   if (!list) return fail(errc::bad_config, "--ids: found none, expected a list such as 0,17,4");
   if (!file) return fail(errc::bad_config, "--out: found none, expected FILE.safetensors");
+  DI_TRY_VOID(check_output(*file, "--out"));
   DI_TRY(const auto directory, model_directory(context, config.settings));
   DI_TRY(const auto model, load_model(directory, numeric_of(config.settings.engine)));
   const auto& weights = model.weights;

@@ -89,7 +89,7 @@ result<std::string> read_directory(const parsed_flags& flags) {
                 fmt::format("--out: found a file at {}, expected a directory", directory));
   const bool is_empty = !problem && fs::is_empty(directory, problem);
   if (problem)
-    return fail(errc::io_failed, fmt::format("--out: {}: {}", directory, problem.message()));
+    return fail(errc::bad_config, fmt::format("--out: {}: {}", directory, problem.message()));
   if (!is_empty && !flags.is_on("force"))
     return fail(errc::bad_config,
                 fmt::format("--out: found files in {}, expected an empty or a new directory, or "
@@ -103,7 +103,7 @@ result<void> prepare_directory(const std::string& directory, std::uint64_t bytes
   std::error_code problem;
   fs::create_directories(directory, problem);
   if (problem)
-    return fail(errc::io_failed, fmt::format("--out: {}: {}", directory, problem.message()));
+    return fail(errc::bad_config, fmt::format("--out: {}: {}", directory, problem.message()));
   DI_TRY_VOID(remove_checkpoint_files(directory));
   const auto room = fs::space(directory, problem);
   if (!problem && room.available < bytes)

@@ -109,6 +109,8 @@ result<int> run(const cli_context& context, const parsed_flags& given) {
   DI_TRY(const auto flags, with_repeat(given));
   DI_TRY(const auto files, files_of(flags));
   DI_TRY(const auto options, options_of(flags));
+  const auto junit = flags.text("junit");
+  if (junit) DI_TRY_VOID(check_output(*junit, "--junit"));
   // What the engine says of faults that a scenario wants is of use for a single one at most.
   if (context.verbosity <= 0) configure_log(severity::off, false);
   run_tools tools;
@@ -124,7 +126,7 @@ result<int> run(const cli_context& context, const parsed_flags& given) {
       return write_trace(directory, of, name, trace);
     };
   DI_TRY(const auto reports, run_files(files, options, tools));
-  if (const auto junit = flags.text("junit")) DI_TRY_VOID(write_file(*junit, junit_xml(reports)));
+  if (junit) DI_TRY_VOID(write_file(*junit, junit_xml(reports)));
   DI_TRY_VOID(check_found(options.only_case, reports));
   if (context.verbosity >= 0) print_err("{}\n", summary_text(reports));
   return exit_code_of(reports, flags.is_on("strict"));

@@ -10,7 +10,6 @@
 #include "actors/node/serving.hpp"
 #include "actors/service.hpp"
 #include "runtime/base/counted.hpp"
-#include "runtime/base/file.hpp"
 #include "runtime/base/log.hpp"
 
 namespace deepinfer {
@@ -75,9 +74,8 @@ result<int> serve(const cli_context& context, const parsed_flags& given) {
   DI_TRY(const auto config, settings_of(context, flags));
   const auto& settings = config.settings;
   DI_TRY_VOID(check_files(config));
-  // A trace that can't be written is found now, not after the work.
   if (const auto& trace = settings.observability.trace_file; !trace.empty())
-    DI_TRY_VOID(write_file(trace, ""));
+    DI_TRY_VOID(check_output(trace, "observability.trace_file"));
   signal_queue signals;
   log_banner(config);
   DI_TRY(const auto it, service::open(config, metrics_name(context, settings)));

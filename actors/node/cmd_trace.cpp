@@ -13,8 +13,7 @@ constexpr std::int64_t most_steps = 1 << 20;
 result<int> trace(const cli_context& context, const parsed_flags& flags) {
   DI_TRY(const auto steps, flags.integer("steps", 1, most_steps));
   const auto path = flags.text("out");
-  // A file that can't be written is found now, not after the work.
-  if (path) DI_TRY_VOID(write_file(*path, ""));
+  if (path) DI_TRY_VOID(check_output(*path, "--out"));
   DI_TRY(const auto engine, connect_remote(context, flags));
   DI_TRY(const auto text, engine.trace(static_cast<std::int32_t>(steps.value_or(usual_steps))));
   if (!path) {

@@ -195,9 +195,8 @@ result<sampling_request> read_sampling(const parsed_flags& flags) {
 
 result<opened_engine> open_engine(const cli_context& context, const parsed_flags& flags,
                                   const effective_config& config) {
-  // A trace that can't be written is found now, not after the work.
   if (const auto& trace = config.settings.observability.trace_file; !trace.empty())
-    DI_TRY_VOID(write_file(trace, ""));
+    DI_TRY_VOID(check_output(trace, "observability.trace_file"));
   if (flags.has("connect")) {
     DI_TRY(auto engine, connect_remote(context, flags));
     DI_TRY(const auto model, engine.model());

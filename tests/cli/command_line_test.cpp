@@ -70,6 +70,15 @@ TEST_CASE(
     {{"config", "set", "a", "b", "--connect", "nonsense.invalid"}, "--connect: the host 'nonsense.invalid' is not known"},
     {{"generate", "a", "--connect", "nonsense.invalid"}, "--connect: the host 'nonsense.invalid' is not known"},
     {{"chat", "a", "--connect", "nonsense.invalid"}, "--connect: the host 'nonsense.invalid' is not known"},
+    {{"config", "print", "--config"}, "--config: found nothing, expected FILE"},
+    {{"serve", "--served-model-name", ""}, "--served-model-name: found nothing, expected text"},
+    {{"serve", "--host", ""}, "--host: found nothing, expected text"},
+    {{"serve", "--trace-file", "/nonexistent/t.json"}, "observability.trace_file: /nonexistent/t.json: No such file"},
+    {{"generate", "a", "--trace-file", "/nonexistent/t.json"}, "observability.trace_file: /nonexistent/t.json: No such file"},
+    {{"chat", "a", "--trace-file", "/"}, "observability.trace_file: /: Is a directory"},
+    {{"trace", "-o", "/nonexistent/t.json"}, "--out: /nonexistent/t.json: No such file"},
+    {{"logits", "--ids", "0", "--out", "/nonexistent/l"}, "--out: /nonexistent/l: No such file"},
+    {{"run", DI_SOURCE_DIR "/tests/scenarios", "--junit", "/nonexistent/j.xml"}, "--junit: /nonexistent/j.xml: No such file"},
     {{"check", "--device-memory", "much"}, "--device-memory: found 'much', expected a size"},
   };
   // clang-format on

@@ -239,7 +239,7 @@ TEST_CASE("settings that do not go with others are an error that names the setti
 
 TEST_CASE("files that can't be read or written are found before the work") {
   const auto no_trace = run_binary({"generate", "Once", "--trace-file", "/nonexistent/t.json"});
-  CHECK(no_trace.code == 1);
+  CHECK(no_trace.code == 2);
   CHECK(no_trace.out.empty());
   CHECK(holds(no_trace.err, "/nonexistent/t.json"));
   CHECK(run_binary({"chat", "hi", "--tools", "/nonexistent/tools.json"}).code == 2);

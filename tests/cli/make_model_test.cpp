@@ -129,7 +129,7 @@ TEST_CASE("make-model names the flag, what it found and what it expected") {
      2,
      "--out: found a file at " + place.file("file") + ", expected a directory"},
     {{"--shape", "S", "--out", place.file("file/below")},
-     1,
+     2,
      "--out: " + place.file("file/below") + ": Not a directory"},
   };
   for (const auto& row : rows) {
