@@ -1,6 +1,6 @@
+#include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <fstream>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include "actors/node/bench/serve_record.hpp"
 #include "actors/node/bench/serve_request.hpp"
 #include "actors/node/commands.hpp"
+#include "actors/node/interrupt.hpp"
 #include "runtime/base/file.hpp"
 #include "runtime/http/load_client.hpp"
 
@@ -29,7 +30,7 @@ struct serve_bench_settings {
 
 result<serve_bench_settings> read_settings(const parsed_flags& flags) {
   serve_bench_settings out;
-  DI_TRY(out.url, parse_url(flags.text("url").value_or("http://127.0.0.1:8000")));
+  DI_TRY(out.url, parse_url(flags.text("url").value_or("http://127.0.0.1:8000")), "--url");
   auto& load = out.load;
   load.dataset = flags.text("dataset").value_or("random");
   const auto number = [&flags](const char* name, std::int64_t least, std::int32_t usual,
@@ -110,33 +111,44 @@ std::int64_t steady_ns() {
 }
 
 struct measured {
-  std::vector<serve_record> records;
+  std::vector<serve_record> records;  ///< of requests that have ended
   double client_load = 0;
   std::optional<double> idle_share, overlap_ratio;
+  bool was_interrupted = false;
 };
 
-result<measured> measure(const serve_bench_settings& it) {
-  DI_TRY(const auto prompts, make_prompts(it.load));
+/// Before the measurement, and not counted.
+result<void> warm_up(const serve_bench_settings& it, const std::function<bool()>& is_stopped) {
+  if (it.warmup == 0) return {};
+  auto load = it.load;
+  load.seed = ~load.seed;
+  load.requests = it.warmup;
+  DI_TRY(const auto warm, make_prompts(load));
+  DI_TRY(const auto client, load_client::make(it.url, it.warmup));
+  std::vector<serve_record> records(warm.size());
+  for (std::size_t i = 0; i < warm.size(); ++i)
+    client->add(serve_request_of(it.form, warm[i], steady_ns(), records[i]));
+  client->run(it.timeout_ns, is_stopped);
+  return {};
+}
+
+result<measured> measure(const serve_bench_settings& it, const std::vector<serve_prompt>& prompts) {
   const auto arrivals = arrival_times(it.load);
-  if (it.warmup > 0) {
-    auto load = it.load;
-    load.seed = ~load.seed;
-    load.requests = it.warmup;
-    DI_TRY(const auto warm, make_prompts(load));
-    DI_TRY(const auto client, load_client::make(it.url, it.warmup));
-    std::vector<serve_record> records(warm.size());
-    for (std::size_t i = 0; i < warm.size(); ++i)
-      client->add(serve_request_of(it.form, warm[i], steady_ns(), records[i]));
-    client->run(it.timeout_ns);
-  }
+  const interrupt_guard interrupts;
+  const auto is_stopped = [&interrupts] { return interrupts.is_asked(); };
+  DI_TRY_VOID(warm_up(it, is_stopped));
   const auto before = gauges_of(it);
   measured out;
   out.records.resize(prompts.size());
-  DI_TRY(const auto client, load_client::make(it.url, it.most_open));
-  const auto begin = steady_ns();
-  for (std::size_t i = 0; i < prompts.size(); ++i)
-    client->add(serve_request_of(it.form, prompts[i], begin + arrivals[i], out.records[i]));
-  out.client_load = client->run(it.timeout_ns);
+  {
+    DI_TRY(const auto client, load_client::make(it.url, it.most_open));
+    const auto begin = steady_ns();
+    for (std::size_t i = 0; i < prompts.size(); ++i)
+      client->add(serve_request_of(it.form, prompts[i], begin + arrivals[i], out.records[i]));
+    out.client_load = client->run(it.timeout_ns, is_stopped);
+  }
+  out.was_interrupted = interrupts.is_asked();
+  std::erase_if(out.records, [](const serve_record& record) { return !record.has_ended(); });
   const auto after = gauges_of(it);
   if (before.busy_seconds && after.busy_seconds && before.idle_seconds && after.idle_seconds) {
     const double busy = *after.busy_seconds - *before.busy_seconds;
@@ -166,6 +178,7 @@ json::object result_object(const serve_bench_settings& it, const std::string& mo
   out["device_idle_share"] = number_or_null(made.idle_share);
   out["overlap_ratio"] = number_or_null(made.overlap_ratio);
   out["client_load"] = made.client_load;
+  out["interrupted"] = made.was_interrupted;
   return out;
 }
 
@@ -194,29 +207,36 @@ result<int> bench_beside(const cli_context& context, const parsed_flags& flags) 
   return 0;
 }
 
-result<int> bench_serve(const cli_context& context, const parsed_flags& flags) {
-  if (flags.is_on("beside-offline")) return bench_beside(context, flags);
-  DI_TRY(auto settings, read_settings(flags));
-  DI_TRY(settings.form.model, model_of(settings));
-  const auto& model = settings.form.model;
-  DI_TRY(const auto made, measure(settings));
-  const auto report = report_of(made.records, settings.bounds);
-  const auto object = result_object(settings, model, made);
-  if (const auto path = flags.text("save-result")) {
-    std::ofstream file(*path);
-    file << to_text(object) << '\n';
-    if (!file.flush()) return fail(errc::io_failed, *path + ": can't be written");
-  }
-  if (flags.is_on("json")) {
-    fmt::print(context.out, "{}\n", to_text(object));
-  } else {
-    fmt::print(context.out, "{} at {}:{}\n{}", model, settings.url.host, settings.url.port,
-               report_text(report));
-    if (made.idle_share)
-      fmt::print(context.out,
-                 "device idle {:.1f} % of the time it had work, overlap ratio {:.2f}\n",
-                 100 * *made.idle_share, made.overlap_ratio.value_or(0));
-  }
+/// Settings are those of the engine beside which `--beside-offline` measures.
+result<void> check_alone(const parsed_flags& flags) {
+  const auto refuse = [](const std::string& found) {
+    return fail(errc::bad_config,
+                fmt::format("{}: found it without --beside-offline, which alone has an engine with "
+                            "settings",
+                            found));
+  };
+  if (flags.has("config")) return refuse("--config");
+  for (const auto& it : engine_flags())
+    if (flags.has(it.name) && it.name != "seed")
+      return refuse((it.is_negatable && !flags.is_on(it.name) ? "--no-" : "--") + it.name);
+  return {};
+}
+
+void print_result(const cli_context& context, const serve_bench_settings& settings,
+                  const measured& made) {
+  fmt::print(context.out, "{} at {}:{}\n", settings.form.model, settings.url.host,
+             settings.url.port);
+  if (made.was_interrupted)
+    fmt::print(context.out, "interrupted after {} of {} requests: this is of those alone\n",
+               made.records.size(), settings.load.requests);
+  if (made.records.empty()) return;
+  fmt::print(context.out, "{}", report_text(report_of(made.records, settings.bounds)));
+  if (made.idle_share)
+    fmt::print(context.out, "device idle {:.1f} % of the time it had work, overlap ratio {:.2f}\n",
+               100 * *made.idle_share, made.overlap_ratio.value_or(0));
+}
+
+void print_warnings(const cli_context& context, const measured& made) {
   for (const auto& it : made.records) {
     if (it.failure.empty()) continue;
     warn(context, fmt::format("the first that failed: {}: {}", it.failure, it.failure_text));
@@ -226,7 +246,33 @@ result<int> bench_serve(const cli_context& context, const parsed_flags& flags) {
   if (made.client_load > busy_client)
     warn(context, fmt::format("this client computed {:.0f} % of the time: it may be what is slow",
                               100 * made.client_load));
-  return report.completed > 0 ? 0 : 1;
+}
+
+result<int> bench_serve(const cli_context& context, const parsed_flags& flags) {
+  if (flags.is_on("beside-offline")) return bench_beside(context, flags);
+  DI_TRY_VOID(check_alone(flags));
+  DI_TRY(auto settings, read_settings(flags));
+  const auto path = flags.text("save-result");
+  if (path) DI_TRY_VOID(check_output(*path, "--save-result"));
+  DI_TRY(const auto prompts, make_prompts(settings.load));
+  DI_TRY(settings.form.model, model_of(settings));
+  DI_TRY(const auto made, measure(settings, prompts));
+  const auto is_json = flags.is_on("json");
+  const auto object = to_text(result_object(settings, settings.form.model, made));
+  if (path) DI_TRY_VOID(write_file(*path, object + "\n"));
+  if (is_json) fmt::print(context.out, "{}\n", object);
+  const bool has_success = std::any_of(made.records.begin(), made.records.end(),
+                                       [](const auto& it) { return it.failure.empty(); });
+  // A table of zeros says nothing.
+  if (!has_success && !made.was_interrupted) {
+    const auto& first = made.records.front();
+    return fail(errc::io_failed,
+                fmt::format("every request failed, {} in all; the first: {}: {}",
+                            made.records.size(), first.failure, first.failure_text));
+  }
+  if (!is_json) print_result(context, settings, made);
+  print_warnings(context, made);
+  return made.was_interrupted ? 130 : 0;
 }
 
 }  // namespace
@@ -251,6 +297,7 @@ command bench_serve_command() {
     value_flag("output-len", "outputs of a request", "N", "64"),
     value_flag("prefix-len", "ids that all prompts of prefix-repeat begin with", "N", "64"),
     value_flag("vocab-size", "random ids are below", "N", "2048"),
+    value_flag("seed", "of prompts and of the gaps between requests", "N", "1"),
     value_flag("warmup", "requests before the measurement", "N", "1"),
     value_flag("goodput", "bounds of a good request: ttft, tpot, itl, e2el", "NAME:TIME,...",
                "none"),
@@ -260,12 +307,13 @@ command bench_serve_command() {
     value_flag("key", "API key", "KEY", "none"),
     value_flag("save-result", "the JSON, as a file", "FILE", "none"),
     switch_flag("beside-offline",
-                "no server: this process' own, beside its engine alone (--num-threads 1 leaves a "
-                "core for it)"),
+                "no server: this process' own, beside its engine alone, with the settings of "
+                "'deepinfer serve --help' (--num-threads 1 leaves a core for it)"),
     switch_flag("stream", "answers are streamed", true),
     switch_flag("ignore-eos", "every answer has its full length", true),
     switch_flag("json", "one JSON object, with the keys of vLLM's result files")};
   it.takes_settings = true;
+  it.uses_setting = [](const std::string&) { return false; };  // but for --beside-offline
   it.run = bench_serve;
   return it;
 }

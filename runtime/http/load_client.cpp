@@ -78,7 +78,7 @@ result<http_url> parse_url(std::string_view text) {
   constexpr std::string_view scheme = "http://";
   const auto wrong = [whole] {
     return fail(errc::bad_config,
-                fmt::format("url: found '{}', expected http://HOST[:PORT][/PATH]", whole), "url");
+                fmt::format("found '{}', expected http://HOST[:PORT][/PATH]", whole), "url");
   };
   if (!text.starts_with(scheme)) return wrong();
   text.remove_prefix(scheme.size());
@@ -280,12 +280,12 @@ void load_client::add(load_request request) {
   state_->waiting.push_back(std::move(request));
 }
 
-double load_client::run(std::int64_t timeout_ns) {
+double load_client::run(std::int64_t timeout_ns, const std::function<bool()>& is_stopped) {
   auto& it = *state_;
   const auto begin = now_ns();
   const auto cpu = thread_cpu_ns();
   std::array<epoll_event, 256> events;
-  while (!it.waiting.empty() || it.open > 0) {
+  while ((!it.waiting.empty() || it.open > 0) && !(is_stopped && is_stopped())) {
     const auto now = now_ns();
     while (!it.waiting.empty() && it.open < it.most_open && it.waiting.front().start_ns <= now) {
       auto next = std::move(it.waiting.front());

@@ -47,9 +47,11 @@ public:
   /// In rising order of `start_ns`.
   void add(load_request request);
 
-  /// Sends and reads until every request has ended; those open after `timeout_ns` without any byte
-  /// fail. Returns the share of the time that this thread computed, 0 to 1.
-  double run(std::int64_t timeout_ns);
+  /// Sends and reads until every request has ended, or `is_stopped` (asked ten times a second;
+  /// null: never): then nobody hears any more of those that have not. Requests open after
+  /// `timeout_ns` without any byte fail. Returns the share of the time that this thread computed,
+  /// 0 to 1.
+  double run(std::int64_t timeout_ns, const std::function<bool()>& is_stopped = {});
 
 private:
   struct state;

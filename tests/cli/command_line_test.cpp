@@ -79,6 +79,10 @@ TEST_CASE(
     {{"trace", "-o", "/nonexistent/t.json"}, "--out: /nonexistent/t.json: No such file"},
     {{"logits", "--ids", "0", "--out", "/nonexistent/l"}, "--out: /nonexistent/l: No such file"},
     {{"run", DI_SOURCE_DIR "/tests/scenarios", "--junit", "/nonexistent/j.xml"}, "--junit: /nonexistent/j.xml: No such file"},
+    {{"bench", "serve", "--save-result", "/nonexistent/r.json"}, "--save-result: /nonexistent/r.json: No such file"},
+    {{"bench", "serve", "--depth", "1"}, "--depth: found it without --beside-offline"},
+    {{"bench", "serve", "--no-prefix-cache"}, "--no-prefix-cache: found it without --beside-offline"},
+    {{"bench", "serve", "--config", "x.yaml"}, "--config: found it without --beside-offline"},
     {{"check", "--device-memory", "much"}, "--device-memory: found 'much', expected a size"},
   };
   // clang-format on

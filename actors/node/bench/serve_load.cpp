@@ -74,6 +74,13 @@ tl::unexpected<error> bad(const std::string& where, std::string_view what) {
   return fail(errc::bad_config, fmt::format("{}: {}", where, what));
 }
 
+/// Who names a file that can't be read has made a mistake on the command line.
+template <class T>
+result<T> as_config(result<T> read) {
+  if (read) return read;
+  return bad("--dataset", read.error().message);
+}
+
 /// A line of a .jsonl file.
 result<serve_prompt> read_line(std::string_view line, const std::string& where,
                                std::int32_t output_len) {
@@ -95,7 +102,7 @@ result<serve_prompt> read_line(std::string_view line, const std::string& where,
 }
 
 result<std::vector<serve_prompt>> read_lines(const serve_load_settings& it) {
-  DI_TRY(const auto text, read_file(it.dataset));
+  DI_TRY(const auto text, as_config(read_file(it.dataset)));
   std::vector<serve_prompt> out;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -113,7 +120,7 @@ result<std::vector<serve_prompt>> read_lines(const serve_load_settings& it) {
 /// {"conversations": [{"value": prompt}, {"value": answer}, ...]} each; an answer's length in
 /// tokens is taken as a quarter of its bytes.
 result<std::vector<serve_prompt>> read_sharegpt(const serve_load_settings& it) {
-  DI_TRY(const auto read, read_json_file(it.dataset));
+  DI_TRY(const auto read, as_config(read_json_file(it.dataset)));
   const auto* list = read.if_array();
   if (!list) return bad(it.dataset, "expected an array of conversations, or lines of a .jsonl");
   std::vector<serve_prompt> out;

@@ -35,6 +35,7 @@ struct serve_record {
   void take_body(std::string_view body, std::int64_t now_ns);
   /// Its end: the HTTP status, or why there was none.
   void end(const result<int>& status, std::string_view body, std::int64_t now_ns);
+  bool has_ended() const { return end_ns != 0; }
 
 private:
   void take_usage(const json::object& usage);
