@@ -4,6 +4,8 @@
 #include <chrono>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "actors/node_control.hpp"
 #include "actors/node_state.hpp"
 #include "actors/scripted_model.hpp"
@@ -30,6 +32,18 @@ std::int64_t seconds_since_1970() {
   return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
 }
 
+/// What the settings left to the engine: whoever asks for them is told what holds.
+void note_choices(live_config& config, const node_facts& facts) {
+  const auto note = [&config](const char* key, const auto& value) {
+    config.note_chosen(key, fmt::format("{}", value));
+  };
+  note("model.path", facts.model_path);
+  note("model.served_name", facts.model_name);
+  note("model.max_model_len", facts.max_model_len);
+  note("engine.num_kv_blocks", facts.num_kv_blocks / std::max(1, facts.replicas));
+  note("engine.num_threads", facts.threads);
+}
+
 }  // namespace
 
 result<std::unique_ptr<node>> load_engine(std::shared_ptr<live_config> config,
@@ -37,6 +51,7 @@ result<std::unique_ptr<node>> load_engine(std::shared_ptr<live_config> config,
                                           node_parts parts) {
   const auto settings = config->settings();
   DI_TRY(auto engine, start_engine(settings, path, on_progress, std::move(parts)));
+  note_choices(*config, engine->facts());
   auto& inside = engine->inside();
   control_links links;
   for (const auto& it : inside.replicas) links.ranks.push_back(it->supervisor);

@@ -20,6 +20,11 @@ std::string live_config::json() const {
   return print_effective_json(config_);
 }
 
+void live_config::note_chosen(const std::string& key, const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  deepinfer::note_chosen(config_, key, text);
+}
+
 result<setting_change> live_config::plan(const std::string& key, const std::string& text) const {
   const std::lock_guard lock(mutex_);
   DI_TRY(auto change, plan_change(config_, key, text));

@@ -19,6 +19,9 @@ public:
   /// Value and origin of every setting; keys of clients are masked.
   std::string json() const;
 
+  /// As `note_chosen` of config/live_settings.hpp.
+  void note_chosen(const std::string& key, const std::string& text);
+
   /// As `plan_change`; and no depth beyond the one that was loaded.
   result<setting_change> plan(const std::string& key, const std::string& text) const;
   /// Makes a change that everyone it concerns has taken. Others that were made since it was planned

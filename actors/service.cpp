@@ -34,7 +34,9 @@ constexpr auto question_limit = 2s;
 service::service(effective_config config, node_parts parts)
   : config_(std::move(config)),
     live_(std::make_shared<live_config>(config_)),
-    parts_(std::move(parts)) {}
+    parts_(std::move(parts)) {
+  live_->note_chosen("actor.node_name", config_.settings.actor.node_name);
+}
 
 service::~service() {
   stop(0ms);

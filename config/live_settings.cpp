@@ -98,4 +98,19 @@ result<setting_change> plan_change(const effective_config& config, const std::st
   return out;
 }
 
+void note_chosen(effective_config& config, const std::string& key, const std::string& text) {
+  const auto info = find_setting(key);
+  DI_CHECK(info, "no setting {}", key);
+  v1::EngineConfig scratch;
+  auto& section = section_of(scratch, **info);
+  const auto done = set_from_text(section, *(*info)->field, text);
+  DI_CHECK(done, "{}: {}", key, done.error().message);
+  for (auto& value : config.values) {
+    if (value.key != key || !value.text.empty()) continue;
+    value.text = text_of(section, *(*info)->field);
+    value.strings = strings_of(section, *(*info)->field);
+    value.origin = "chosen at load";
+  }
+}
+
 }  // namespace deepinfer

@@ -24,4 +24,8 @@ struct setting_change {
 result<setting_change> plan_change(const effective_config& config, const std::string& key,
                                    const std::string& text);
 
+/// What the engine has chosen for a setting that nobody gave, as the schema spells it; one that was
+/// given stays. Its origin is then "chosen at load". `text` must be a value of the setting.
+void note_chosen(effective_config& config, const std::string& key, const std::string& text);
+
 }  // namespace deepinfer

@@ -3,11 +3,21 @@
 #include "actors/node/commands.hpp"
 #include "actors/node/remote_flags.hpp"
 #include "config/nearest.hpp"
+#include "config/schema.hpp"
 #include "messages/wire.hpp"
 #include "runtime/base/json.hpp"
 
 namespace deepinfer {
 namespace {
+
+/// What is not there has a meaning, which the schema says.
+std::string shown(std::string_view key, const json::value& value) {
+  if (value.is_string()) return std::string(value.get_string());
+  if (!value.is_null()) return to_text(value);
+  for (const auto& info : all_settings())
+    if (info.key == key) return fmt::format("({})", info.absent);
+  return "(nothing)";
+}
 
 /// Of the settings of a node those that are asked for: one, a section, or all.
 result<json::object> pick(const json::object& all, const std::optional<std::string>& key) {
@@ -41,8 +51,7 @@ result<int> get(const cli_context& context, const parsed_flags& flags) {
     const auto* value = entry.is_object() ? entry.as_object().if_contains("value") : nullptr;
     const auto* origin = entry.is_object() ? entry.as_object().if_contains("origin") : nullptr;
     if (!value || !origin || !origin->is_string()) continue;
-    const auto text = value->is_string() ? std::string(value->as_string()) : to_text(*value);
-    fmt::print(context.out, "{:<36} {:<20} # {}\n", std::string_view(name), text,
+    fmt::print(context.out, "{:<36} {:<20} # {}\n", std::string_view(name), shown(name, *value),
                std::string_view(origin->as_string()));
   }
   return 0;

@@ -114,6 +114,13 @@ TEST_CASE("config get shows what holds, config set changes it and says what was"
   const auto all = with_key({"config", "get"});
   REQUIRE_MESSAGE(all.code == 0, all.err);
   CHECK(holds(all.out, "engine.num_kv_blocks"));
+  CHECK(all.out.find("null") == std::string::npos);
+  for (const auto* key : {"model.path", "model.served_name", "actor.node_name"}) {
+    CAPTURE(key);
+    CHECK(holds(with_key({"config", "get", key}).out, "# chosen at load"));
+  }
+  CHECK(holds(with_key({"config", "get", "model.served_name"}).out, "tiny-v41"));
+  CHECK(holds(with_key({"config", "get", "engine.seed"}).out, "(drawn for each request"));
   CHECK(holds(all.out, "bob=***"));
   CHECK(all.out.find("secret") == std::string::npos);
   const auto set = with_key({"config", "set", "engine.depth", "1"});
@@ -127,6 +134,9 @@ TEST_CASE("config get shows what holds, config set changes it and says what was"
   CHECK(restart.code == 2);
   CHECK(holds(restart.err, "server.port: needs a restart"));
   CHECK(holds(with_key({"config", "set", "engine.depth", "3"}).err, "expected at most 2"));
+  const auto negative = with_key({"config", "set", "engine.min_decode_gap", "-4"});
+  CHECK(negative.code == 2);
+  CHECK(holds(negative.err, "found '-4', expected a whole number from 0 to 1000000"));
   for (const auto& words : {std::vector<std::string>{"config", "get", "engine.dpeth"},
                             std::vector<std::string>{"config", "set", "engine.dpeth", "1"}}) {
     const auto unknown = with_key(words);

@@ -4,6 +4,7 @@
 
 #include "config/live_settings.hpp"
 #include "config/schema.hpp"
+#include "runtime/base/json.hpp"
 
 using namespace deepinfer;
 
@@ -90,4 +91,30 @@ TEST_CASE("a change that cannot be made says why") {
           .starts_with("server.routing: found 'random', expected one of prefix, "));
   CHECK(message_of("server.fair_shares", "", errc::invalid_argument)
           .starts_with("server.fair_shares: "));
+}
+
+TEST_CASE("what the engine has chosen is told as such, and what was given stays") {
+  parsed_flags flags;
+  flags.values["max-model-len"] = {"100"};
+  auto config = make_effective({.file = {}, .environment = {}, .flags = flags}).value();
+  note_chosen(config, "engine.num_kv_blocks", "256");
+  note_chosen(config, "model.served_name", "a b");
+  note_chosen(config, "model.path", "some/where");
+  note_chosen(config, "model.max_model_len", "2048");
+  const auto json = parse_json(print_effective_json(config));
+  REQUIRE(json);
+  const auto is = [&](const char* key, const json::value& value, std::string_view origin) {
+    CAPTURE(key);
+    CHECK(json->at(key).at("value") == value);
+    CHECK(json->at(key).at("origin").as_string() == origin);
+  };
+  is("engine.num_kv_blocks", 256, "chosen at load");
+  is("model.served_name", json::array{"a b"}, "chosen at load");
+  is("model.path", "some/where", "chosen at load");
+  is("model.max_model_len", 100, "--max-model-len");
+  is("engine.kv_cache_memory", nullptr, "default");
+  // A change of something else leaves it.
+  const auto change = plan_change(config, "engine.depth", "1");
+  REQUIRE(change);
+  CHECK(print_effective(change->next).find("# chosen at load") != std::string::npos);
 }
