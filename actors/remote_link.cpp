@@ -163,6 +163,15 @@ void say_hello(pointer self, const caf::strong_actor_ptr& door) {
       [self](const caf::error& why) { failed(self, from_remote(why)); });
 }
 
+/// Both ports of a node are numbers of one machine and easily taken for each other.
+error connect_failure(const caf::error& why) {
+  if (why != caf::sec::malformed_basp_message) return {errc::not_ready, "nobody answers", {}};
+  return {errc::invalid_argument,
+          "what answers there speaks another protocol, as HTTP: expected a node's actor port "
+          "(--actor-port, 4242 by default)",
+          "connect"};
+}
+
 void connect(pointer self) {
   auto& state = self->state;
   const auto& options = state.options;
@@ -171,9 +180,7 @@ void connect(pointer self) {
       options.to.port)
     .then([self](const caf::node_id&, const caf::strong_actor_ptr& door,
                  const std::set<std::string>&) { say_hello(self, door); },
-          [self](const caf::error&) {
-            failed(self, {errc::not_ready, "nobody answers", {}});
-          });
+          [self](const caf::error& why) { failed(self, connect_failure(why)); });
 }
 
 void let_sink_go(pointer self, const caf::actor& sink) {

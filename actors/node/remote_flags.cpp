@@ -82,7 +82,11 @@ result<client> connect_remote(const cli_context& context, const parsed_flags& fl
   if (auto known = check_host_known(options.host); !known)
     return tl::unexpected<error>(std::move(known).error().within("--connect"));
   options.reconnects = false;
-  return client::connect(options);
+  auto opened = client::connect(options);
+  if (opened || opened.error().code != errc::invalid_argument) return opened;
+  const auto place =
+    fmt::format("--connect: {}", format_host_address({options.host, options.port}));
+  return tl::unexpected<error>(std::move(opened).error().within(place));
 }
 
 }  // namespace deepinfer

@@ -189,3 +189,21 @@ TEST_CASE("where no node answers a command says so and gives 1") {
   CHECK(ran.code == 1);
   CHECK(holds(ran.err, address));
 }
+
+TEST_CASE("whoever takes the port of HTTP for the actor port is told which one it is") {
+  const served_node node;
+  const auto http = "127.0.0.1:" + std::to_string(node.server.http_port());
+  for (const auto& words :
+       {std::vector<std::string>{"ps"}, std::vector<std::string>{"config", "get"},
+        std::vector<std::string>{"generate", "Once"}}) {
+    auto args = words;
+    args.insert(args.end(), {"--connect", http});
+    const auto ran = run_binary(args);
+    CHECK(ran.code == 2);
+    CHECK(holds(ran.err, "--connect: " + http +
+                           ": what answers there speaks another protocol, as "
+                           "HTTP: expected a node's actor port (--actor-port, 4242 by default)"));
+  }
+  serving_binary gateway({"gateway", "--connect", http, "--port", "0"});
+  CHECK(gateway.wait_for_line("node at " + http + ": what answers there speaks another protocol"));
+}
