@@ -52,11 +52,17 @@ watcher::behavior_type watch(watcher::pointer self, const client& engine) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: %s MODEL_DIR\n", argv[0]);
+    return 2;
+  }
   node_parts parts;
   parts.host = std::make_shared<actor_host>();
   const auto engine = node::load({}, argv[1], {}, nullptr, parts);
-  if (!engine) return 1;
+  if (!engine) {
+    std::fprintf(stderr, "%s\n", engine.error().message.c_str());
+    return 1;
+  }
   const auto client = (*engine)->connect();
   const auto eyes = parts.host->system().spawn(watch, client);
 

@@ -37,5 +37,6 @@ How to go on:
   build/release/bin/deepinfer chat                             a conversation
   build/release/bin/deepinfer generate "In the beginning"      continue a text
   build/release/bin/deepinfer generate "Once" --trace-file t.json    open t.json in ui.perfetto.dev
+  cmake --build --preset release --target examples             C++ programs, build/release/bin/example_*
   build/release/bin/deepinfer --help                           everything else
 END

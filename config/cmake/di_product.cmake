@@ -22,10 +22,15 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/models/tiny-v41
 
 # Examples: each is one file over the public headers; running them is a test.
 file(GLOB example_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.cpp)
+add_custom_target(examples)
 foreach(source ${example_sources})
   get_filename_component(name ${source} NAME_WE)
   add_executable(example_${name} ${source})
   target_link_libraries(example_${name} PRIVATE di_actors di_options)
+  add_dependencies(examples example_${name})
+  add_test(NAME "examples: ${name} says how to call it" COMMAND example_${name})
+  set_tests_properties("examples: ${name} says how to call it"
+    PROPERTIES PASS_REGULAR_EXPRESSION "^usage: [^\n]*example_${name} MODEL_DIR")
 endforeach()
 add_test(NAME "examples: 01_generate continues a text"
   COMMAND example_01_generate ${PROJECT_SOURCE_DIR}/examples/models/tiny-v41 "In the beginning")
