@@ -62,6 +62,14 @@ std::string ready_line(const node_facts& facts, const std::string& url) {
                      counted(requests, "request"));
 }
 
+std::optional<std::string> cores_hint(std::int32_t device_threads, std::int32_t cores) {
+  if (cores < 2 || device_threads < cores) return std::nullopt;
+  return fmt::format("the device's {} threads take all {} cores: steps are planned and HTTP is "
+                     "served in between, which a trace shows as an idle device; --num-threads {} "
+                     "leaves them a core",
+                     device_threads, cores, cores - 1);
+}
+
 std::optional<std::string> status_line::next(const service_counts& now, double seconds) {
   const auto last = std::exchange(last_, now);
   const auto& a = last.stats;

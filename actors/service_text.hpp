@@ -30,6 +30,10 @@ std::vector<std::string> exposure_warnings(const engine_settings& settings);
 /// requests at full length)".
 std::string ready_line(const node_facts& facts, const std::string& url);
 
+/// What it means that the device's threads take every core; nothing where one is left, or where
+/// there is no other way.
+std::optional<std::string> cores_hint(std::int32_t device_threads, std::int32_t cores);
+
 /// What the status line is made of: gauges and totals since the start.
 struct service_counts {
   node_stats stats;

@@ -87,6 +87,8 @@ result<int> serve(const cli_context& context, const parsed_flags& given) {
   const auto& facts = it->engine()->facts();
   log(severity::info, "{}, {}, {} kernels; loaded in {:.1f} s", facts.device_name,
       counted(facts.threads, "thread"), facts.kernels, facts.load_seconds);
+  const auto cores = static_cast<std::int32_t>(std::thread::hardware_concurrency());
+  if (const auto hint = cores_hint(facts.threads, cores)) log(severity::info, "{}", *hint);
   log(severity::info, "{}", ready_line(facts, it->url()));
   return serve_until_stopped(*it, signals, settings.server.shutdown_timeout);
 }

@@ -90,3 +90,13 @@ TEST_CASE("a door that others can open without a key is warned of, one of this m
     CHECK(exposure_warnings(settings).empty());
   }
 }
+
+TEST_CASE("a device whose threads take every core is told how to leave one") {
+  const auto hint = cores_hint(4, 4);
+  REQUIRE(hint);
+  CHECK(hint->find("4 threads take all 4 cores") != std::string::npos);
+  CHECK(hint->find("--num-threads 3") != std::string::npos);
+  CHECK(cores_hint(8, 4));
+  CHECK_FALSE(cores_hint(3, 4));
+  CHECK_FALSE(cores_hint(1, 1));  // there is no fewer
+}
