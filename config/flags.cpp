@@ -59,13 +59,14 @@ public:
       const bool is_added = word == "--help" || word == "--verbose" || word == "--quiet";
       if (own && equals == std::string_view::npos && takes_value(*own)) {
         // The next argument is the value, whatever it looks like.
-        if (++i == args.size()) return missing(word, *own);
+        if (++i == args.size() || is_no_path(*own, args[i])) return missing(word, *own);
       } else if (own && equals != std::string_view::npos) {
         DI_TRY_VOID(check_assigned(word, own, argument.substr(equals + 1)));
       } else if (is_added && equals != std::string_view::npos) {
         DI_TRY_VOID(check_assigned(word, nullptr, argument.substr(equals + 1)));
       } else if (const auto* last = own ? nullptr : open_end(argument)) {
-        if (++i == args.size()) return missing(std::string("-") + last->short_name, *last);
+        if (++i == args.size() || is_no_path(*last, args[i]))
+          return missing(std::string("-") + last->short_name, *last);
       }
     }
     return {};
@@ -73,6 +74,14 @@ public:
 
 private:
   static bool takes_value(const flag& f) { return !f.value_name.empty(); }
+
+  /// An empty text is a value of some flags, and the name of no file.
+  static bool is_no_path(const flag& f, std::string_view value) {
+    const auto names = [&f](const char* what) {
+      return f.value_name.find(what) != f.value_name.npos;
+    };
+    return value.empty() && (names("FILE") || names("DIR"));
+  }
 
   const flag* find(std::string_view word) const {
     const auto is_called = [](const flag& f, std::string_view name) {

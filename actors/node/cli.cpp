@@ -181,6 +181,8 @@ result<effective_config> settings_of(const cli_context& context, const parsed_fl
   if (const auto found = context.environment.find("DEEPINFER_CONFIG");
       !file && found != context.environment.end())
     file = found->second;
+  if (file && file->empty())
+    return fail(errc::bad_config, "DEEPINFER_CONFIG: found nothing, expected FILE");
   DI_TRY(effective_config config,
          make_effective({.file = file, .environment = context.environment, .flags = flags}));
   const auto& observability = config.settings.observability;
@@ -230,6 +232,7 @@ result<void> check_output(const std::string& path, std::string_view place) {
 }
 
 result<std::string> given_directory(std::string path) {
+  if (path.empty()) return fail(errc::bad_config, "found nothing, expected a directory");
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return path;

@@ -75,7 +75,7 @@ result<std::string> model_directory(const cli_context& context, const engine_set
 result<void> check_output(const std::string& path, std::string_view place);
 
 /// A checkpoint directory as a user gave it, without slashes at its end; whether it is there is the
-/// reader's to say. Error bad_checkpoint where it is a file.
+/// reader's to say. Errors: bad_config where it is empty, bad_checkpoint where it is a file.
 result<std::string> given_directory(std::string path);
 
 /// "0,17,4" as ids; error bad_config names the entry. `vocab_size` bounds them where >= 0.

@@ -91,9 +91,9 @@ TEST_CASE("brackets, quotes and dashes in an argument arrive as they are") {
     const auto flags = parse({text});
     REQUIRE_MESSAGE(flags, flags.error().message);
     CHECK(flags->positionals == std::vector<std::string>{text});
-    const auto as_value = parse({"--out", text});
+    const auto as_value = parse({"--stop", text});
     REQUIRE(as_value);
-    CHECK(as_value->text("out") == text);
+    CHECK(as_value->text("stop") == text);
   }
   const auto after = parse({"--json", "--", "--max-tokens"});
   REQUIRE(after);
@@ -117,6 +117,9 @@ TEST_CASE("a mistake on the command line is bad_config and names the argument") 
     {{"--out"}, "--out: found nothing, expected FILE (see 'deepinfer sample --help')"},
     {{"--json", "-o"}, "-o: found nothing, expected FILE (see"},
     {{"-vo"}, "-o: found nothing, expected FILE (see"},
+    {{"--out", ""}, "--out: found nothing, expected FILE (see"},
+    {{"-o", "", "--json"}, "-o: found nothing, expected FILE (see"},
+    {{"--model", ""}, "--model: found nothing, expected DIR (see"},
     {{"--max-tokens", "1", "--stop"}, "--stop: found nothing, expected TEXT (see"},
     {{"--depth"}, "--depth: found nothing, expected N (see"},
     {{"--depth", "--", "2"}, "--depth: found nothing, expected N (see"},
