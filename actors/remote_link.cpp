@@ -9,6 +9,7 @@
 
 #include "actors/actor_host.hpp"
 #include "actors/client_state.hpp"
+#include "actors/link_watchers.hpp"
 #include "messages/wire.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
@@ -17,15 +18,11 @@
 namespace deepinfer {
 namespace {
 
-using pointer = remote_link_actor::stateful_pointer<remote_link_state>;
+using pointer = remote_link_pointer;
 using bytes_promise = caf::typed_response_promise<std::string>;
 using clock = std::chrono::steady_clock;
 
 void connect(pointer self);
-
-std::string place(pointer self) {
-  return format_host_address(self->state.options.to);
-}
 
 error not_connected(pointer self) {
   const auto& why = self->state.last_failure;
@@ -38,15 +35,6 @@ error not_connected(pointer self) {
 /// Whoever waits for the connection waits no longer.
 void answer_waiting(pointer self, const error& why) {
   for (auto& promise : std::exchange(self->state.waiting, {})) promise.deliver(to_caf(why));
-}
-
-void tell_ready(pointer self, bool is_ready, const std::string& why) {
-  for (auto& it : self->state.watchers) {
-    if (it.is_ready == is_ready && (is_ready || it.why == why)) continue;
-    it.is_ready = is_ready;
-    it.why = why;
-    tell(self, it.actor, ready_atom::value, it.number, is_ready, why);
-  }
 }
 
 void retry(pointer self) {
@@ -71,61 +59,6 @@ void failed(pointer self, const error& why) {
     answer_waiting(self, not_connected(self));
   // Who waits for the first connection is told when the time is over, so it goes on until then.
   if (state.options.reconnects || !state.waiting.empty()) retry(self);
-}
-
-/// A node that takes requests may serve something else. It says what once a connection; one that
-/// does not know the verb is taken at its word.
-void ask_model(pointer self, std::function<void(bool, const std::string&)> note) {
-  auto& state = self->state;
-  const auto judge = [self, connection = state.connections,
-                      note = std::move(note)](std::optional<std::string> misfit) {
-    auto& known = self->state;
-    // What is late belongs to a connection that has gone: the next one asks for itself.
-    if (!known.session || connection != known.connections) return;
-    known.knows_model = true;
-    known.misfit = std::move(misfit);
-    if (known.misfit) log(severity::warning, "node at {}: {}", place(self), *known.misfit);
-    note(!known.misfit, known.misfit.value_or(""));
-  };
-  self
-    ->request(state.session, control_time_limit, call_atom::value, std::string(verb::model),
-              std::string())
-    .then(
-      [self, judge](const std::string& bytes) {
-        const auto model = from_wire<model_info>(bytes);
-        judge(model ? self->state.options.misfit(*model) : std::nullopt);
-      },
-      [judge](const caf::error&) { judge(std::nullopt); });
-}
-
-/// The node's own word on whether it takes requests. One that does not know the verb takes them.
-void ask_health(pointer self, std::uint64_t connection) {
-  auto& state = self->state;
-  if (!state.session || connection != state.connections) return;
-  state.is_polling = !state.watchers.empty();
-  if (!state.is_polling) return;
-  const auto note = [self, connection](bool is_ready, const std::string& why) {
-    if (!self->state.session || connection != self->state.connections) return;
-    tell_ready(self, is_ready, why);
-    self->delayed_send(self, self->state.options.health_interval, tick_atom::value, connection);
-  };
-  self
-    ->request(state.session, control_time_limit, call_atom::value, std::string(verb::health),
-              std::string())
-    .then(
-      [self, note](const std::string& bytes) {
-        const auto health = from_wire<node_health>(bytes);
-        const auto now = health ? health->state : health_state::unspecified;
-        const auto& known = self->state;
-        const bool has_model = now == health_state::ready && known.session && known.options.misfit;
-        if (has_model && !known.knows_model) return ask_model(self, note);
-        if (has_model && known.misfit) return note(false, *known.misfit);
-        note(now == health_state::ready, fmt::format("the node is {}", name_of(now)));
-      },
-      [note](const caf::error& why) {
-        const auto failure = from_remote(why);
-        note(failure.code == errc::not_found, failure.message);
-      });
 }
 
 void opened(pointer self, const caf::actor& session, const std::string& bytes) {
@@ -421,17 +354,6 @@ bytes_promise wait_open(pointer self) {
   else
     state.waiting.push_back(promise);
   return promise;
-}
-
-void watch(pointer self, std::int32_t number, request_watcher_actor watcher) {
-  auto& state = self->state;
-  // What the others know already, the newcomer is told at once.
-  const bool is_ready = !state.watchers.empty() && state.watchers.front().is_ready;
-  const auto why = is_ready ? std::string() : state.last_failure;
-  state.watchers.push_back({number, std::move(watcher), is_ready, why});
-  if (is_ready || !why.empty())
-    tell(self, state.watchers.back().actor, ready_atom::value, number, is_ready, why);
-  if (!state.is_polling) ask_health(self, state.connections);
 }
 
 void leave(pointer self) {
