@@ -164,6 +164,7 @@ void open_request::send(std::int32_t answer, std::int64_t now_us, std::vector<to
   chunk.request_id = id_;
   chunk.index = answer;
   chunk.seq = next_seq_++;
+  if (chunk.seq == 0) chunk.seed = seed();
   if (asked_text_) it.shown += chunk.reasoning_text + chunk.text;
   if (chunk.finish) {
     it.is_closed = true;

@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,7 @@ struct request_end {
   std::int32_t outputs = 0;
   std::string finish;  ///< reason of each answer; empty: the replica has logged the end itself
   errc code = errc::ok;
+  std::optional<std::uint64_t> seed{};  ///< nothing: not known
 };
 
 /// KV ALLOCATOR: owns the pool of blocks and slots of one rank.
@@ -188,7 +190,8 @@ using front_actor = caf::typed_actor<
   rpc<bool, cancel_atom, std::string>,
   // The client of a request with a window takes so many chunks more.
   note<credit_atom, std::string, std::int32_t>,
-  // Open requests, in order of arrival.
+  // Open requests, in order of arrival. A link to another node tells of those that came through it
+  // what chunks have said: ids, outputs and seeds, with no state.
   rpc<request_list, list_atom>,
   // What it is doing.
   rpc<node_stats, stats_atom>>;

@@ -132,7 +132,7 @@ void note_finish(remote_link_state::open_request& it, const token_chunk& chunk) 
 
 /// One that ends without a finish had a client that has gone.
 request_end end_of(const remote_link_state::open_request& it) {
-  request_end out{it.outputs, {}, it.code};
+  request_end out{it.outputs, {}, it.code, it.seed};
   for (const auto& [answer, reason] : it.finished)
     out.finish += fmt::format("{}{}", out.finish.empty() ? "" : ",", name_of(reason));
   if (out.finish.empty()) out.finish = "gone";
@@ -250,6 +250,7 @@ bytes_promise start(pointer self, generate_request request, const caf::actor& si
   }
   remote_link_state::open_request it;
   it.sink = sink;
+  it.seed = request.sampling.seed;
   it.has_own_window = request.window > 0;
   if (!it.has_own_window) request.window = wire_window;
   if (state.session) {
@@ -298,6 +299,7 @@ void pass(pointer self, token_chunk& chunk, std::map<caf::actor, chunk_list>& li
     for (const auto& watcher : state.watchers)
       tell(self, watcher.actor, started_atom::value, watcher.number, id, std::int32_t{0});
   it.outputs += static_cast<std::int32_t>(chunk.ids.size());
+  if (chunk.seed) it.seed = chunk.seed;
   note_finish(it, chunk);
   lists[it.sink].chunks.push_back(std::move(chunk));
   if (verdict == request_ledger::verdict::last)
@@ -323,20 +325,18 @@ bytes_promise call(pointer self, const std::string& verb, std::string bytes) {
   return ask_node<std::string>(self, limit, {}, call_atom::value, verb, std::move(bytes));
 }
 
-/// A verb whose answer is a struct.
-template <class Answer>
-caf::typed_response_promise<Answer> ask_struct(pointer self, std::string_view verb) {
-  auto promise = self->template make_response_promise<Answer>();
+caf::typed_response_promise<node_stats> stats_of(pointer self) {
+  auto promise = self->make_response_promise<node_stats>();
   if (!self->state.session) {
     promise.deliver(to_caf(not_connected(self)));
     return promise;
   }
   self
-    ->request(self->state.session, control_time_limit, call_atom::value, std::string(verb),
+    ->request(self->state.session, control_time_limit, call_atom::value, std::string(verb::stats),
               std::string())
     .then(
       [promise](const std::string& bytes) mutable {
-        auto read = from_wire<Answer>(bytes);
+        auto read = from_wire<node_stats>(bytes);
         if (read)
           promise.deliver(std::move(*read));
         else
@@ -344,6 +344,18 @@ caf::typed_response_promise<Answer> ask_struct(pointer self, std::string_view ve
       },
       [promise](const caf::error& why) mutable { promise.deliver(to_caf(from_remote(why))); });
   return promise;
+}
+
+/// What came through this link; of what others ask of the node it knows nothing.
+request_list list_of(const remote_link_state& state) {
+  request_list out;
+  for (const auto& [id, it] : state.requests) {
+    auto& info = out.requests.emplace_back();
+    info.id = id;
+    info.output_tokens = it.outputs;
+    info.seed = it.seed;
+  }
+  return out;
 }
 
 bytes_promise wait_open(pointer self) {
@@ -393,8 +405,8 @@ remote_link_actor::behavior_type remote_link(pointer self, caf::io::middleman_ac
       auto& state = self->state;
       if (state.session) tell_remote(self, state.session, credit_atom::value, id, chunks);
     },
-    [self](list_atom) { return ask_struct<request_list>(self, verb::requests); },
-    [self](stats_atom) { return ask_struct<node_stats>(self, verb::stats); },
+    [self](list_atom) { return list_of(self->state); },
+    [self](stats_atom) { return stats_of(self); },
     [self](call_atom, const std::string& verb, const std::string& bytes) {
       return call(self, verb, bytes);
     },

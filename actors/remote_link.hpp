@@ -68,6 +68,7 @@ struct remote_link_state {
     std::int32_t outputs = 0;                        ///< tokens so far
     std::map<std::int32_t, finish_reason> finished;  ///< its answers that have
     errc code = errc::ok;                            ///< of the last that failed
+    std::optional<std::uint64_t> seed;               ///< given, or as the node has told it
   };
   struct watcher {
     std::int32_t number = 0;

@@ -53,8 +53,9 @@ std::string log_line_of(const ended_request& it) {
   out += " finish=" + it.finish;
   if (it.code != errc::ok) out += fmt::format(" code={}", name_of(it.code));
   if (!it.replica.empty()) out += " replica=" + it.replica;
-  out += fmt::format(" prompt={} output={} total_ms={:.1f}", it.prompt_tokens, it.output_tokens,
-                     ms(it.total_us));
+  out += fmt::format(" prompt={} output={}", it.prompt_tokens, it.output_tokens);
+  if (it.seed) out += fmt::format(" seed={}", *it.seed);
+  out += fmt::format(" total_ms={:.1f}", ms(it.total_us));
   if (it.asked_text) out += " asked=" + in_quotes(*it.asked_text);
   return out;
 }
@@ -66,6 +67,7 @@ std::vector<log_field> log_fields_of(const ended_request& it) {
   add_names(out, {it.id, it.client_request_id, it.tenant, it.trace_id});
   out.emplace_back("prompt_tokens", it.prompt_tokens);
   out.emplace_back("completion_tokens", it.output_tokens);
+  if (it.seed) out.emplace_back("seed", *it.seed);
   out.emplace_back("total_ms", ms(it.total_us));
   return out;
 }

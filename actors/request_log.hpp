@@ -43,6 +43,7 @@ struct ended_request {
   std::string replica;             ///< that ran it; empty: none did
   std::int32_t prompt_tokens = 0;  ///< about
   std::int32_t output_tokens = 0;
+  std::optional<std::uint64_t> seed;      ///< nothing: none was given, and no node has told it
   std::int64_t total_us = 0;              ///< since it arrived
   std::optional<std::string> asked_text;  ///< where prompts are logged
 };

@@ -172,6 +172,7 @@ open_request open_request_of(pointer self, const generate_request& request,
   it.trace_id = trace_of(request.traceparent);
   it.answers = route.sequences;
   it.prompt_tokens = static_cast<std::int32_t>(route.prompt_tokens);
+  it.seed = request.sampling.seed;
   it.arrived_us = now_us_of(self);
   return it;
 }

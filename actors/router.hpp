@@ -73,7 +73,8 @@ struct router_state {
     std::string client_request_id;
     std::string trace_id;
     std::int32_t answers = 1;
-    std::int32_t prompt_tokens = 0;  ///< about
+    std::int32_t prompt_tokens = 0;     ///< about
+    std::optional<std::uint64_t> seed;  ///< where it was given one
     std::int64_t arrived_us = 0;
     std::int32_t replica = -1;  ///< -1: it waits
     std::uint64_t attempt = 0;  ///< of sending it: answers of older ones are late

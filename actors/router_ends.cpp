@@ -72,6 +72,7 @@ void log_end(pointer self, const std::string& id, const open_request& it, const 
   if (at != state.replicas.end()) line.replica = at->second.link.name;
   line.prompt_tokens = it.prompt_tokens;
   line.output_tokens = how.outputs;
+  line.seed = how.seed ? how.seed : it.seed;
   line.total_us = now_us_of(self) - it.arrived_us;
   if (state.links.log_requests == request_logging::full && it.asked)
     line.asked_text = it.asked->text.value_or(it.asked->chat.value_or(""));

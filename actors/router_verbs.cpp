@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,14 +22,30 @@ constexpr std::chrono::seconds flush_timeout{30};
 template <class Answer>
 using gathering_of = gathering<Answer, router_pointer>;
 
-/// The oldest first. One that was sent while replicas were asked has been told of twice.
+/// Who knows more of a request: its replica here, then the router; a link knows no state.
+int rank_of(const request_info& it) {
+  return it.state.empty() ? 2 : it.state == "routing" ? 1 : 0;
+}
+
+/// The oldest first, each once: one that was sent while replicas were asked has been told of twice,
+/// and of one that a node elsewhere has the link tells what the router does not know.
 void put_in_order(request_list& list) {
-  auto& requests = list.requests;
-  std::sort(requests.begin(), requests.end(), [](const auto& a, const auto& b) {
-    return std::tuple(a.id, a.state == "routing") < std::tuple(b.id, b.state == "routing");
+  auto told = std::exchange(list.requests, {});
+  std::sort(told.begin(), told.end(), [](const auto& a, const auto& b) {
+    return std::forward_as_tuple(a.id, rank_of(a)) < std::forward_as_tuple(b.id, rank_of(b));
   });
-  const auto is_same = [](const auto& a, const auto& b) { return a.id == b.id; };
-  requests.erase(std::unique(requests.begin(), requests.end(), is_same), requests.end());
+  auto& requests = list.requests;
+  for (auto& it : told) {
+    const bool is_known = !requests.empty() && requests.back().id == it.id;
+    if (!it.state.empty()) {
+      if (!is_known) requests.push_back(std::move(it));
+      continue;
+    }
+    if (!is_known) continue;  // it ended here while the link was asked
+    auto& known = requests.back();
+    known.output_tokens = std::max(known.output_tokens, it.output_tokens);
+    if (it.seed) known.seed = it.seed;
+  }
   std::stable_sort(requests.begin(), requests.end(),
                    [](const auto& a, const auto& b) { return a.age_us > b.age_us; });
 }
@@ -42,6 +59,7 @@ request_info info_of(const std::string& id, const router_state::open_request& it
   out.state = it.replica < 0 ? "routing" : it.has_started ? "decode" : "queued";
   out.replica = it.replica;
   out.prompt_tokens = it.prompt_tokens;
+  out.seed = it.seed;
   out.age_us = now_us - it.arrived_us;
   return out;
 }
@@ -156,7 +174,7 @@ caf::typed_response_promise<request_list> list_of(router_pointer self) {
     if (at == state.replicas.end() || !at->second.link.supervisor)
       sum.requests.push_back(info_of(id, it, now_us));
   }
-  // What a replica that is going has is left out.
+  // What a replica that is going has is left out. Links answer at once, from what they know.
   gathering_of<request_list> all(
     self, part_timeout, [promise, sum](gathered<request_list>& got) mutable {
       for (auto& part : got.answers)
@@ -164,8 +182,7 @@ caf::typed_response_promise<request_list> list_of(router_pointer self) {
       put_in_order(sum);
       promise.deliver(std::move(sum));
     });
-  for (const auto& [replica, it] : state.replicas)
-    if (it.link.supervisor) all.ask(it.link.front, list_atom::value);
+  for (const auto& [replica, it] : state.replicas) all.ask(it.link.front, list_atom::value);
   return promise;
 }
 

@@ -122,6 +122,7 @@ struct token_chunk {
   std::optional<sequence_finish> finish;
   std::optional<request_timings> timings;  ///< with `finish`
   bool is_last = false;
+  std::optional<std::uint64_t> seed;  ///< with the first chunk: the request's, drawn or given
 
   static constexpr auto describe() {
     using s = token_chunk;
@@ -130,7 +131,7 @@ struct token_chunk {
                   field{"reasoning_text", &s::reasoning_text}, field{"tool_calls", &s::tool_calls},
                   field{"tokens", &s::ids}, field{"logprobs", &s::logprobs},
                   field{"finish", &s::finish}, field{"timings", &s::timings},
-                  field{"is_last", &s::is_last});
+                  field{"is_last", &s::is_last}, field{"seed", &s::seed});
   }
 };
 

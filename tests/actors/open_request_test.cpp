@@ -86,6 +86,7 @@ TEST_CASE("chunks are numbered over the request, each answer finishes once, the 
     CHECK(it.out[i].finish.has_value() == (i >= 2));
     CHECK(it.out[i].timings.has_value() == (i >= 2));
     CHECK(it.out[i].is_last == (i == 3));
+    CHECK(it.out[i].seed == (i == 0 ? std::optional<std::uint64_t>(7) : std::nullopt));
   }
   CHECK(it.out[0].text + it.out[2].text == "one more");
   CHECK(it.out[2].finish->usage.prompt_tokens == 3);

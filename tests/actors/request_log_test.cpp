@@ -180,11 +180,12 @@ TEST_CASE("what people and machines read of an end are the same facts, and no li
   it.code = errc::queue_full;
   it.replica = "n1";
   it.prompt_tokens = 7;
+  it.seed = 18446744073709551615u;
   it.total_us = 1500;
   CHECK(log_line_of(it) ==
         "request r-1 client_id=\"mine\\nrequest r-2 finish=stop\" tenant=\"blue\" "
         "trace=0af7651916cd43dd8448eb211c80319c finish=error code=queue_full replica=n1 prompt=7 "
-        "output=0 total_ms=1.5");
+        "output=0 seed=18446744073709551615 total_ms=1.5");
   it.id = "a\nrequest b";
   CHECK(log_line_of(it).find("request \"a\\nrequest b\" client_id=") == 0);
   it.id = "r-1";
@@ -193,5 +194,8 @@ TEST_CASE("what people and machines read of an end are the same facts, and no li
     if (field.name != "client_request_id") fields += fmt::format("{}={} ", field.name, field.value);
   CHECK(fields == "request_id=r-1 finish_reason=error code=queue_full replica=n1 tenant=blue "
                   "trace_id=0af7651916cd43dd8448eb211c80319c prompt_tokens=7 completion_tokens=0 "
-                  "total_ms=1.5 ");
+                  "seed=18446744073709551615 total_ms=1.5 ");
+  it.seed.reset();  // nobody has given or told one
+  CHECK(log_line_of(it).find("seed") == std::string::npos);
+  for (const auto& field : log_fields_of(it)) CHECK(field.name != "seed");
 }

@@ -23,6 +23,7 @@ struct played_front {
   std::vector<bool> was_forwarded;
   std::map<std::string, caf::actor> sinks;
   std::vector<std::string> cancelled;
+  request_list told;  ///< of what came through it
   errc refusal = errc::ok;
 
   void wait_for(std::size_t requests) {
@@ -49,7 +50,10 @@ front_actor::behavior_type play(front_actor::pointer, std::shared_ptr<played_fro
       return true;
     },
     [](credit_atom, const std::string&, std::int32_t) {},
-    [](list_atom) { return request_list{}; },
+    [it](list_atom) {
+      const std::lock_guard lock(it->mutex);
+      return it->told;
+    },
     [](stats_atom) {
       node_stats out;
       out.running = 5;
@@ -147,6 +151,42 @@ TEST_CASE("a node without replicas refuses requests, and sends them on once it k
   CHECK(finish_of(first).reason == finish_reason::stop);
   finish(it, two, "b");
   CHECK(finish_of(second).reason == finish_reason::stop);
+}
+
+TEST_CASE("a list of requests has what links know of those that nodes elsewhere run") {
+  const auto it = node_without_replicas();
+  const auto client = it.engine->connect();
+  const auto one = add_remote(it, "one");
+  auto asked = named("given");
+  asked.sampling.seed = 9;
+  auto given = client.generate(asked).value();
+  auto drawn = client.generate(named("drawn")).value();
+  const auto before = client.requests().value();
+  for (const auto& info : before.requests) {
+    CHECK(info.output_tokens == 0);
+    CHECK(info.seed == (info.id == "given" ? std::optional<std::uint64_t>(9) : std::nullopt));
+  }
+  {
+    const std::lock_guard lock(one.played->mutex);
+    for (const auto* id : {"given", "drawn", "ended meanwhile"}) {
+      auto& info = one.played->told.requests.emplace_back();
+      info.id = id;
+      info.output_tokens = 3;
+      info.seed = info.id == "given" ? 9 : 10;
+    }
+  }
+  tell_router(it, started_atom::value, one.number, std::string("drawn"), 0);
+  const auto list = client.requests().value();
+  REQUIRE(list.requests.size() == 2);
+  for (const auto& info : list.requests) {
+    CHECK(info.output_tokens == 3);
+    CHECK(info.seed == (info.id == "given" ? 9u : 10u));
+    CHECK(info.replica == one.number);
+    CHECK(info.state == (info.id == "given" ? "queued" : "decode"));
+    CHECK(info.prompt_tokens == 9);
+  }
+  finish(it, one, "given");
+  finish(it, one, "drawn");
 }
 
 TEST_CASE("what one node refuses for its own reasons another takes, and its last word counts") {

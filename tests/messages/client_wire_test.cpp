@@ -80,6 +80,7 @@ token_chunk last_chunk() {
   chunk.timings =
     request_timings{.queued_us = 1, .prefill_us = 2, .decode_us = 3, .preemptions = 4};
   chunk.is_last = true;
+  chunk.seed = 18446744073709551615u;
   return chunk;
 }
 
@@ -250,7 +251,7 @@ TEST_CASE("a tool call delta comes back together and one field at a time") {
 TEST_CASE("a token chunk comes back together and one field at a time") {
   check_back(token_chunk{});
   check_back(last_chunk());
-  CHECK(check_one_at_a_time(last_chunk()) == 11);
+  CHECK(check_one_at_a_time(last_chunk()) == 12);
   auto chunk = last_chunk();
   chunk.finish = sequence_finish{};  // a finish that says nothing is still a finish
   check_back(chunk);

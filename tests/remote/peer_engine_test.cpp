@@ -11,7 +11,9 @@
 #include "messages/wire.hpp"
 #include "runtime/base/metrics.hpp"
 #include "tests/actors/hash_node.hpp"
+#include "tests/actors/read_answer.hpp"
 #include "tests/remote/child_process.hpp"
+#include "tests/support/captured_log.hpp"
 
 using namespace deepinfer;
 using namespace deepinfer::test;
@@ -125,6 +127,33 @@ TEST_CASE("a gateway before its first node says why it is not ready") {
   CHECK(gateway.nodes_up == 0);
   CHECK(gateway.counted("down") == 1);
   CHECK(gateway.counted("up") == 0);
+}
+
+TEST_CASE("a gateway tells tokens and seeds of what its nodes run") {
+  const captured_log log;
+  node_process node(child_settings{{"NAME", "node"}});
+  gateway_engine gateway({address_of(node)});
+  REQUIRE(eventually([&] { return gateway.nodes_up == 1; }));
+  const auto client = gateway.engine->connect();
+  auto asked = greedy(prompt_ids("a", 9), many_tokens);
+  asked.request_id = "drawn";
+  auto chunks = client.generate(asked).value();
+  const auto first = chunks.next(patience).value();
+  REQUIRE(first.has_value());
+  REQUIRE(first->seed.has_value());
+  const auto info = [&] {
+    const auto list = client.requests();
+    REQUIRE(list.has_value());
+    REQUIRE(list->requests.size() == 1);
+    return list->requests[0];
+  };
+  CHECK(eventually([&] { return info().output_tokens > 10 && info().state == "decode"; }));
+  CHECK(info().seed == first->seed);
+  CHECK(client.cancel("drawn").value());
+  CHECK(read_answer(chunks, patience).finish.seed == *first->seed);
+  REQUIRE(eventually([&] { return !log.lines("request drawn ").empty(); }));
+  CHECK(log.lines("request drawn ")[0].find(fmt::format(" seed={} ", *first->seed)) !=
+        std::string::npos);
 }
 
 TEST_CASE("limits of a gateway's queue change while it runs, what it has no use of is refused") {

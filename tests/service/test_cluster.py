@@ -274,6 +274,23 @@ def test_a_gateway_is_ready_while_a_node_answers():
         gateway.stop()
 
 
+def test_a_gateway_tells_what_it_has_open(cluster):
+    it = cluster(2)
+    with Raw(it.gateway.port) as raw:
+        raw.send(post(CHAT, chat_body("#long", stream=True, max_tokens=8000)))
+        raw.until(b"data: ")
+
+        def listed():
+            return it.gateway.get("/v1/internal/requests").json()["data"]
+
+        wait_for(lambda: len(listed()) == 1 and listed()[0]["output_tokens"] > 3, "tokens are counted")
+        drawn = listed()[0]["seed"]
+        assert drawn in [one["seed"] for node in it.nodes for one in node.get("/v1/internal/requests").json()["data"]]
+        raw.reset()
+    wait_for(lambda: f" seed={drawn} " in it.gateway.log(), "its end is logged with the seed")
+    it.check_rest()
+
+
 def nodes_counted(server):
     return tuple(server.metrics()[("cluster_nodes", ("state", state))] for state in ("up", "down"))
 
