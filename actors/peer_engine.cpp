@@ -25,12 +25,18 @@ constexpr std::chrono::seconds relay_timeout{10};
 using control_relay_actor = control_actor::extend_with<request_watcher_actor>;
 
 /// What the nodes behind a gateway have in common: the first that was up says it for the others,
-/// until none is. Links ask, each on its actor's thread.
+/// until none is. Metrics keep its name until another takes its place. Links ask, each on its
+/// actor's thread.
 class common_model {
 public:
+  explicit common_model(std::shared_ptr<metrics> counts) : counts_(std::move(counts)) {}
+
   std::optional<std::string> misfit(const model_info& there) {
     const std::lock_guard lock(mutex_);
-    if (!known_) known_ = there;
+    if (!known_) {
+      known_ = there;
+      if (!there.names.empty()) counts_->name_model(there.names.front());
+    }
     return mismatch_of(*known_, there);
   }
   void forget() {
@@ -39,6 +45,7 @@ public:
   }
 
 private:
+  std::shared_ptr<metrics> counts_;
   std::mutex mutex_;
   std::optional<model_info> known_;
 };
@@ -200,7 +207,7 @@ result<std::unique_ptr<node>> open_peers(std::shared_ptr<live_config> config,
   links.on_nodes = options.on_nodes;
   links.door = inside.door;
   links.counts = inside.parts.counts;
-  links.model = std::make_shared<common_model>();
+  links.model = std::make_shared<common_model>(inside.parts.counts);
   for (auto& address : addresses) {
     remote_link_options to;
     const auto name = format_host_address(address);

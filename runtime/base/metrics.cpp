@@ -100,7 +100,7 @@ std::string number(double value) {
 
 struct series {
   std::vector<std::string> values;
-  std::string shown;                                ///< all of its labels, as text shows them
+  std::string shown;                                ///< its own labels, as text shows them
   std::atomic<double> value{0.0};                   ///< of a histogram: the sum
   std::vector<std::atomic<std::uint64_t>> buckets;  ///< not cumulative; the last one: beyond
   std::atomic<series*> next{nullptr};
@@ -137,8 +137,16 @@ const metric_info& info_of(metric m) {
 
 struct metrics::state {
   std::string prefix;
-  std::string common;  ///< labels of every series
+  std::string engine;
+  std::string model_name;
+  mutable std::mutex naming;  ///< of `model_name`
   std::array<family, metric_count> families;
+
+  /// Labels of every series.
+  std::string common() const {
+    const std::lock_guard lock(naming);
+    return fmt::format("model_name=\"{}\",engine=\"{}\"", escaped(model_name), escaped(engine));
+  }
 
   const family& of(metric m) const { return families[static_cast<std::size_t>(m)]; }
 
@@ -155,7 +163,6 @@ struct metrics::state {
     }
     auto* last = in.owned.empty() ? nullptr : &in.owned.back();
     auto& made = in.owned.emplace_back();
-    made.shown = common;
     for (std::size_t i = 0; i < values.size(); ++i)
       made.shown += fmt::format(",{}=\"{}\"", info.labels[i], escaped(values[i]));
     made.values = std::move(values);
@@ -190,10 +197,11 @@ struct metrics::state {
     DI_CHECK(values.size() < 3 || values[0].empty(), "{}: values of three labels", info_of(m).name);
   }
 
-  void write(std::string& out, metric m, const series& it) const {
+  void write(std::string& out, metric m, const series& it, const std::string& common) const {
     const auto& info = info_of(m);
+    const auto labels = common + it.shown;
     if (info.kind != metric_kind::histogram) {
-      out += fmt::format("{}{}{{{}}} {}\n", prefix, info.name, it.shown, number(it.value.load()));
+      out += fmt::format("{}{}{{{}}} {}\n", prefix, info.name, labels, number(it.value.load()));
       return;
     }
     std::uint64_t count = 0;
@@ -201,11 +209,11 @@ struct metrics::state {
       count += it.buckets[i].load(std::memory_order_relaxed);
       const auto bound =
         i < info.buckets.size() ? info.buckets[i] : std::numeric_limits<double>::infinity();
-      out += fmt::format("{}{}_bucket{{{},le=\"{}\"}} {}\n", prefix, info.name, it.shown,
+      out += fmt::format("{}{}_bucket{{{},le=\"{}\"}} {}\n", prefix, info.name, labels,
                          number(bound), count);
     }
-    out += fmt::format("{}{}_sum{{{}}} {}\n", prefix, info.name, it.shown, number(it.value.load()));
-    out += fmt::format("{}{}_count{{{}}} {}\n", prefix, info.name, it.shown, count);
+    out += fmt::format("{}{}_sum{{{}}} {}\n", prefix, info.name, labels, number(it.value.load()));
+    out += fmt::format("{}{}_count{{{}}} {}\n", prefix, info.name, labels, count);
   }
 };
 
@@ -216,13 +224,18 @@ metrics::metrics(std::string prefix, std::string model_name, std::string engine)
       c = '_';
   if (!prefix.empty() && prefix[0] >= '0' && prefix[0] <= '9') prefix.insert(0, "_");
   state_->prefix = std::move(prefix);
-  state_->common =
-    fmt::format("model_name=\"{}\",engine=\"{}\"", escaped(model_name), escaped(engine));
+  state_->model_name = std::move(model_name);
+  state_->engine = std::move(engine);
   for (std::size_t i = 0; i < metric_count; ++i) state_->make_listed(static_cast<metric>(i));
   set(metric::build_info, 1.0, {DI_VERSION, compiler});
 }
 
 metrics::~metrics() = default;
+
+void metrics::name_model(std::string name) {
+  const std::lock_guard lock(state_->naming);
+  state_->model_name = std::move(name);
+}
 
 void metrics::add(metric m, double by, std::initializer_list<std::string_view> labels) {
   const auto& info = info_of(m);
@@ -286,6 +299,7 @@ std::optional<double> metrics::quantile(metric m, double q,
 
 std::string metrics::text() const {
   std::string out;
+  const auto common = state_->common();
   const auto head = [&out](std::string_view prefix, std::string_view name, std::string_view help,
                            std::string_view kind) {
     out += fmt::format("# HELP {0}{1} {2}\n# TYPE {0}{1} {3}\n", prefix, name, help, kind);
@@ -295,12 +309,12 @@ std::string metrics::text() const {
     const auto& info = info_of(m);
     head(state_->prefix, info.name, info.help, kind_name(info.kind));
     const auto* it = state_->of(m).first.load(std::memory_order_acquire);
-    for (; it; it = it->next.load(std::memory_order_acquire)) state_->write(out, m, *it);
+    for (; it; it = it->next.load(std::memory_order_acquire)) state_->write(out, m, *it, common);
   }
   for (const auto& fact : process_facts()) {
     head({}, fact.name, fact.help,
          kind_name(fact.is_counter ? metric_kind::counter : metric_kind::gauge));
-    out += fmt::format("{}{{{}}} {}\n", fact.name, state_->common, number(fact.value));
+    out += fmt::format("{}{{{}}} {}\n", fact.name, common, number(fact.value));
   }
   return out;
 }
@@ -311,7 +325,9 @@ std::string metrics_reference() {
     "Made by `deepinfer config metrics` from `runtime/base/metrics.def`. `GET /metrics` gives "
     "them\n"
     "in text format 0.0.4. Every name begins with `deepinfer:` (`--metrics-prefix`), those of the\n"
-    "process excepted; every series has the labels `model_name` and `engine`. Series exist from "
+    "process excepted; every series has the labels `model_name` and `engine`. A gateway's model "
+    "is\n"
+    "that of its nodes: the name is empty until the first of them has said it. Series exist from "
     "the\n"
     "start, at 0, but for labels whose values are not listed here. Times are in seconds, sizes in\n"
     "bytes, ratios from 0 to 1. At most 1000 series of a metric are kept; what would be one more "

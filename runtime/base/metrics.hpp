@@ -54,6 +54,9 @@ public:
   metrics(const metrics&) = delete;
   metrics& operator=(const metrics&) = delete;
 
+  /// Another `model_name` from now on: who serves through others learns it late.
+  void name_model(std::string name);
+
   /// Label values in the order of the list. `add`: counters, by no less than 0, and gauges; `set`:
   /// gauges; `observe`: histograms. What is no number is not counted.
   void add(metric m, double by = 1.0, std::initializer_list<std::string_view> labels = {});

@@ -36,6 +36,19 @@ const std::string common = "model_name=\"tiny\",engine=\"0\"";
 
 }  // namespace
 
+TEST_CASE("a model's name that comes late is in every series from then on") {
+  metrics counts("deepinfer:");
+  counts.add(metric::generation_tokens_total, 3);
+  CHECK(samples_of(counts.text())
+          .at("deepinfer:generation_tokens_total{model_name=\"\",engine=\"0\"}") == 3.0);
+  counts.name_model("tiny");
+  counts.add(metric::generation_tokens_total, 1);
+  const auto text = counts.text();
+  CHECK(samples_of(text).at("deepinfer:generation_tokens_total{" + common + "}") == 4.0);
+  CHECK(samples_of(text).contains("deepinfer:steps_total{" + common + ",kind=\"mixed\"}"));
+  CHECK(text.find("model_name=\"\"") == std::string::npos);
+}
+
 TEST_CASE("the text of metrics is in the format of Prometheus, with every series from the start") {
   metrics counts("deepinfer:", "tiny");
   const auto before = samples_of(counts.text());

@@ -259,6 +259,7 @@ def test_a_gateway_is_ready_while_a_node_answers():
         wait_for(lambda: "nobody answers" in gateway.get("/health/ready").json()["stage"], "it says why")
         assert gateway.get("/health/ready").status_code == 503
         assert gateway.get("/health/live").status_code == 200
+        assert 'model_name=""' in gateway.get("/metrics").text
         assert "Ready: " not in gateway.log()
         for turn in (1, 2):
             node = Server("--actor-port", str(port), script=PACED)
@@ -266,6 +267,7 @@ def test_a_gateway_is_ready_while_a_node_answers():
                 wait_for(lambda: gateway.log().count("Ready: ") == turn, "it says that it has found the node")
                 assert gateway.get("/health/ready").status_code == 200
                 assert answer_of(gateway.chat("#fox"))[0]["message"]["content"] == FOX
+                assert 'model_name="scripted"' in gateway.get("/metrics").text
             finally:
                 node.stop()
             wait_for(lambda: gateway.get("/health/ready").status_code == 503, "none is left")
