@@ -76,7 +76,10 @@ node_health health_of(const router_state& state) {
   } else if (out.replicas > 0) {
     out.state = health_state::ready;
   } else {
-    out.state = health_state::failed;
+    // A rank starts again and links try for ever: only what was lost for good has failed.
+    const bool may_come = state.core->known() > 0;
+    out.state = may_come ? health_state::loading : health_state::failed;
+    if (may_come) out.progress = 0.0;  // nobody knows
     out.stage = "no replica can take requests";
     for (const auto& [replica, it] : state.replicas)
       if (!it.reason.empty()) out.stage += fmt::format("; {}: {}", it.link.name, it.reason);

@@ -61,7 +61,7 @@ struct model_info {
   std::int32_t replicas = 0;
   std::string device;
   std::string kernels;
-  std::string fingerprint;     ///< of the build and of the settings that can change tokens
+  std::string fingerprint;     ///< of the build, the model and the settings that can change tokens
   std::int64_t loaded_at = 0;  ///< seconds since 1970
 
   static constexpr auto describe() {

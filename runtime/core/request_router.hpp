@@ -97,6 +97,8 @@ public:
   std::size_t waiting() const { return queue_.size(); }
   std::size_t started() const { return started_; }
   std::size_t open() const { return requests_.size(); }
+  /// Of replicas that take requests, or will; without one, nothing comes back by itself.
+  std::size_t known() const { return known_.size(); }
   const replica_book& replicas() const { return book_; }
   std::int64_t served(const std::string& tenant) const { return queue_.served(tenant); }
 
