@@ -5,8 +5,10 @@
 
 #include <fmt/core.h>
 
+#include "runtime/base/file.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/model/checkpoint.hpp"
+#include "runtime/model/checkpoint_identity.hpp"
 #include "runtime/model/drawn_weights.hpp"
 #include "runtime/text/token_classes.hpp"
 
@@ -43,6 +45,9 @@ result<loaded_model> load_model(const std::string& directory, numeric_mode numer
   if (!opened_words) return fail(errc::bad_checkpoint, std::move(opened_words).error().message);
   const auto& file_words = *opened_words;
   const auto words = file_words.as_v41();
+  DI_TRY(const auto config_text, read_file(directory + "/config.json"));
+  DI_TRY(const auto tokenizer_text, read_file(directory + "/tokenizer.json"));
+  const model_texts texts{config_text, tokenizer_text};
   for (const auto& warning : words.warnings()) log(severity::debug, "{}", warning);
   check_options options;
   std::vector<std::int32_t> classes;
@@ -57,14 +62,15 @@ result<loaded_model> load_model(const std::string& directory, numeric_mode numer
     DI_TRY(auto weights,
            load_weights(config, std::move(classes), packing_of(numeric), source, on_progress),
            directory);
-    return loaded_model{std::move(weights), words};
+    return loaded_model{std::move(weights), words, drawn_identity(texts, seed)};
   }
   DI_TRY(auto opened, open_checkpoint(directory, options));
+  auto identity = checkpoint_identity(texts, opened.tensors);
   checkpoint_weights source(std::make_shared<const tensor_set>(std::move(opened.tensors)));
   DI_TRY(auto weights,
          load_weights(config, std::move(classes), packing_of(numeric), source, on_progress),
          directory);
-  return loaded_model{std::move(weights), words};
+  return loaded_model{std::move(weights), words, std::move(identity)};
 }
 
 }  // namespace deepinfer

@@ -24,6 +24,7 @@ std::int32_t threads_of(const step_settings& settings);
 struct loaded_model {
   std::shared_ptr<const model_weights> weights;  ///< with the config
   tokenizer words;
+  std::string identity;  ///< of weights, config and tokenizer
 
   const model_config& config() const { return weights->config; }
 };

@@ -17,6 +17,11 @@ std::optional<std::string> mismatch_of(const model_info& here, const model_info&
   if (there.max_model_len < here.max_model_len)
     return fmt::format("its context holds {} tokens, expected at least {}", there.max_model_len,
                        here.max_model_len);
+  if (!here.identity.empty() && !there.identity.empty() && here.identity != there.identity)
+    return fmt::format(
+      "it has other weights, another config or another tokenizer: its model is {}, "
+      "expected {}",
+      there.identity, here.identity);
   return std::nullopt;
 }
 

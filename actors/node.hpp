@@ -56,6 +56,7 @@ struct node_parts {
 struct node_facts {
   std::string model_name;
   std::string model_path;
+  std::string identity;  ///< of the model: equal where weights, config and tokenizer are; or empty
   std::int32_t max_model_len = 0;
   std::int32_t num_kv_blocks = 0;
   std::int32_t block_size = 0;

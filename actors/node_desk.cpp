@@ -5,6 +5,7 @@
 #include "actors/node.hpp"
 #include "actors/product_version.hpp"
 #include "messages/wire.hpp"
+#include "runtime/base/fingerprint.hpp"
 #include "runtime/text/chat_encoding.hpp"
 #include "runtime/text/chat_request.hpp"
 #include "runtime/text/detokenizer.hpp"
@@ -15,23 +16,17 @@ namespace {
 /// Some milliseconds of tokenizing.
 constexpr std::size_t long_text_bytes = 16 << 10;
 
-std::uint64_t fnv1a(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
-/// Equal where the same request with the same seed gives the same tokens: the build, and every
-/// setting that can change one.
+/// Equal where the same request with the same seed gives the same tokens: the build, the model, and
+/// every setting that can change one.
 std::string fingerprint_of(const node_facts& facts, const engine_settings& settings) {
   const auto& engine = settings.engine;
   const auto text = fmt::format(
-    "{} {} {} {} {} {} {} {} {} {} {} {} {}", product_name(), facts.model_name, facts.model_path,
-    settings.model.script, facts.max_model_len, facts.kernels, static_cast<int>(engine.numeric),
+    "{} {} {} {} {} {} {} {} {} {} {} {}", product_name(), facts.model_name, facts.identity,
+    facts.max_model_len, facts.kernels, static_cast<int>(engine.numeric),
     static_cast<int>(engine.sampling_policy), static_cast<int>(engine.acceptance),
     engine.acceptance == acceptance_setting::rejection ? engine.num_drafts : 0,
     static_cast<int>(engine.replay), engine.replay_keep_tokens, engine.stop_in_reasoning);
-  return fmt::format("di_{:016x}", fnv1a(text));
+  return "di_" + fingerprint().add(text).text();
 }
 
 }  // namespace
@@ -49,6 +44,7 @@ model_info model_info_of(const node_facts& facts, const engine_settings& setting
   out.device = facts.device_name;
   out.kernels = facts.kernels;
   out.fingerprint = fingerprint_of(facts, settings);
+  out.identity = facts.identity;
   out.loaded_at = loaded_at;
   return out;
 }

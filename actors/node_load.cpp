@@ -255,6 +255,7 @@ result<std::unique_ptr<node>> node::load_unguarded(const engine_settings& settin
   node_facts facts;
   facts.model_name = name;
   facts.model_path = path;
+  facts.identity = model.identity;
   facts.max_model_len = sizes.max_model_len;
   facts.num_kv_blocks = sizes.num_kv_blocks * replicas;
   facts.block_size = sizes.block_size;

@@ -11,6 +11,7 @@
 #include "actors/request_intake.hpp"
 #include "actors/tokenizer_texts.hpp"
 #include "runtime/base/file.hpp"
+#include "runtime/base/fingerprint.hpp"
 #include "runtime/base/json.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/core/capacity.hpp"
@@ -295,6 +296,7 @@ result<scripted_model> load_script(const engine_settings& settings, const std::s
   const auto& path = settings.model.script;
   DI_TRY(const auto text, read_file(path));
   DI_TRY(auto words, tokenizer::open(model_path));
+  DI_TRY(const auto words_text, read_file(model_path + "/tokenizer.json"));
   if (words.id_of("<｜end▁of▁sentence｜>").value_or(-1) != hash_stop_id)
     return bad(model_path, fmt::format("a scripted model needs a tokenizer whose end of sequence "
                                        "has id {}",
@@ -314,6 +316,7 @@ result<scripted_model> load_script(const engine_settings& settings, const std::s
   const auto& names = settings.model.served_names;
   out.facts.model_name = names.empty() ? "scripted" : names.front();
   out.facts.model_path = path;
+  out.facts.identity = fingerprint().add("script").add(text).add(words_text).text();
   out.facts.max_model_len = sizes.max_model_len;
   out.facts.num_kv_blocks = sizes.num_kv_blocks;
   out.facts.block_size = sizes.block_size;

@@ -32,6 +32,8 @@ inline constexpr std::string_view config_get = "config";  ///< -               J
 inline constexpr std::string_view config_set = "config_set";  ///< config_change text_reply
 }  // namespace verb
 
+/// A node is loading while requests may be taken later, without anybody's doing: its model loads,
+/// its rank starts again, its nodes have not answered. It has failed where none will be.
 enum class health_state : std::uint8_t { unspecified, loading, ready, draining, failed };
 
 std::string_view name_of(health_state state);
@@ -63,6 +65,7 @@ struct model_info {
   std::string kernels;
   std::string fingerprint;     ///< of the build, the model and the settings that can change tokens
   std::int64_t loaded_at = 0;  ///< seconds since 1970
+  std::string identity;        ///< of weights, config and tokenizer alone; empty: not known
 
   static constexpr auto describe() {
     using s = model_info;
@@ -70,7 +73,8 @@ struct model_info {
                   field{"vocab_size", &s::vocab_size}, field{"num_kv_blocks", &s::num_kv_blocks},
                   field{"block_size", &s::block_size}, field{"replicas", &s::replicas},
                   field{"device", &s::device}, field{"kernels", &s::kernels},
-                  field{"fingerprint", &s::fingerprint}, field{"loaded_at", &s::loaded_at});
+                  field{"fingerprint", &s::fingerprint}, field{"loaded_at", &s::loaded_at},
+                  field{"identity", &s::identity});
   }
 };
 

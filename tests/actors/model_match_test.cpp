@@ -29,3 +29,18 @@ TEST_CASE("another model, a name too few and a shorter context are told apart, w
   CHECK(mismatch_of(here, model_of({"a", "b"}, 128)) ==
         "its context holds 128 tokens, expected at least 2048");
 }
+
+TEST_CASE("the same names over other weights are told apart, where both say which they are") {
+  auto here = model_of({"a"}, 64);
+  auto there = here;
+  here.identity = "1";
+  CHECK(!mismatch_of(here, there));  // of an older build
+  CHECK(!mismatch_of(there, here));
+  there.identity = "2";
+  CHECK(mismatch_of(here, there) ==
+        "it has other weights, another config or another tokenizer: its model is 2, expected 1");
+  there.identity = "1";
+  here.fingerprint = "di_1";  // other settings, the same model
+  there.fingerprint = "di_2";
+  CHECK(!mismatch_of(here, there));
+}

@@ -108,6 +108,14 @@ TEST_CASE_FIXTURE(desk_fixture, "a model is known by its names and by what can c
   CHECK(fingerprint({}) == model.fingerprint);
   CHECK(fingerprint({{"depth", {"1"}}}) == model.fingerprint);
   CHECK(fingerprint({{"numeric", {"fast"}}}) != model.fingerprint);
+  auto other = facts;
+  other.model_path = "elsewhere";
+  const auto moved = model_info_of(other, config.settings, 2048, 1);
+  CHECK(moved.fingerprint == model.fingerprint);
+  other.identity = "of other weights";
+  const auto changed = model_info_of(other, config.settings, 2048, 1);
+  CHECK(changed.fingerprint != model.fingerprint);
+  CHECK(changed.identity == "of other weights");
   const auto named =
     model_info_of(facts, config_with({{"served-model-name", {"a", "b"}}}).settings, 2048, 1);
   CHECK(named.names == std::vector<std::string>{"a", "b"});

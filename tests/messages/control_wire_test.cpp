@@ -37,7 +37,8 @@ model_info model() {
           .device = "cpu",
           .kernels = "avx2",
           .fingerprint = "fp_0a",
-          .loaded_at = std::int64_t{1} << 33};
+          .loaded_at = std::int64_t{1} << 33,
+          .identity = "0a"};
 }
 
 node_entry known_node() {
@@ -75,7 +76,7 @@ TEST_CASE("what operators ask and are told comes back together and one field at 
                            .replicas = 2,
                            .open_requests = 3},
                6);
-  check_struct(model(), 10);
+  check_struct(model(), 11);
   check_back(tokenize_call{.text = not_text, .chat_json = {}, .add_special = true});
   check_back(tokenize_call{});
   check_back(tokenize_call{.text = {}, .chat_json = "{}", .add_special = false});

@@ -383,7 +383,8 @@ def test_a_snapshot_of_a_node_names_its_peers_and_tells_of_its_replicas(own):
 
 @pytest.mark.parametrize("flags, why", [
     (("--served-model-name", "other"), "it serves other, expected scripted"),
-    (("--max-model-len", "128"), "its context holds 128 tokens, expected at least 2048")])
+    (("--max-model-len", "128"), "its context holds 128 tokens, expected at least 2048"),
+    ((), "it has other weights")])
 def test_a_node_that_serves_something_else_gets_no_requests(own, flags, why):
     length = () if "--max-model-len" in flags else ("--max-model-len", "2048")
     strange = {**PACED, "otherwise": {"say": "Something else."}}
