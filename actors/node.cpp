@@ -23,13 +23,13 @@ constexpr auto control_timeout = 10s;
 constexpr std::int32_t held_least = 4;
 constexpr std::int32_t held_share = 4;
 
-std::int32_t capacity_of(std::int32_t max_num_seqs) {
-  return max_num_seqs + std::max(held_least, max_num_seqs / held_share);
+std::int32_t ahead_of(std::int32_t max_num_seqs) {
+  return std::max(held_least, max_num_seqs / held_share);
 }
 
 /// More than the router sends, of which one request may be larger than the capacity.
 std::int32_t open_most(const engine_settings& settings, std::int32_t max_num_seqs) {
-  return std::max(capacity_of(max_num_seqs) + settings.server.max_n,
+  return std::max(max_num_seqs + ahead_of(max_num_seqs) + settings.server.max_n,
                   settings.server.max_queued_requests + max_num_seqs);
 }
 
@@ -136,7 +136,8 @@ void node::machinery::add_replica(const engine_settings& settings, rank_machines
   link.replica = number;
   link.front = it->gateway;
   link.supervisor = it->supervisor;
-  link.capacity = capacity_of(it->machines.runner->config().max_num_seqs);
+  link.slots = it->machines.runner->config().max_num_seqs;
+  link.ahead = ahead_of(link.slots);
   link.name = std::to_string(number);
   tell_from_outside(door, join_atom::value, std::move(link));
   replicas.push_back(std::move(it));
@@ -147,7 +148,7 @@ std::int32_t node::machinery::add_remote(const remote_node& there, const front_m
   replica_link link;
   link.replica = number;
   link.front = make(door, number);
-  link.capacity = there.capacity;
+  link.slots = there.capacity;
   link.is_peer = there.is_peer;
   link.name = there.name;
   tell_from_outside(door, join_atom::value, std::move(link));

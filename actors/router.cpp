@@ -318,8 +318,9 @@ void join(pointer self, const replica_link& link) {
     return;
   }
   self->monitor(link.front);
-  state.core->add_replica(replica, std::max(1, link.capacity),
-                          link.supervisor ? replica_place::here : replica_place::elsewhere);
+  state.core->add_replica(replica, std::max(1, link.slots),
+                          link.supervisor ? replica_place::here : replica_place::elsewhere,
+                          link.ahead);
   const auto known = state.announced.extract(replica);
   if (!known.empty()) return on_ready(self, replica, known.mapped().first, known.mapped().second);
   set_replica_gauges(state);

@@ -28,7 +28,8 @@ struct replica_link {
   std::int32_t replica = 0;
   front_actor front;
   supervisor_actor supervisor;  ///< null: the replica is a node elsewhere
-  std::int32_t capacity = 1;    ///< sequences that it is sent at a time
+  std::int32_t slots = 1;       ///< sequences that run there at a time, or that it is sent
+  std::int32_t ahead = 0;       ///< sequences that it is sent beyond these
   bool is_peer = false;         ///< it may send requests here, too: what it is sent must stay there
   std::string name;             ///< in metrics and in errors
 };

@@ -29,13 +29,15 @@ replica_book::replica_book(const replica_rules& rules)
   : rules_(rules),
     sessions_(rules.sessions_most) {}
 
-void replica_book::add(std::int32_t replica, std::int32_t capacity, replica_place at) {
+void replica_book::add(std::int32_t replica, std::int32_t slots, replica_place at,
+                       std::int32_t ahead) {
   const auto is_new =
     replicas_
-      .emplace(replica, replica_state{capacity, at, false, false, 0, 0,
+      .emplace(replica, replica_state{slots, ahead, at, false, false, 0, 0, 0,
                                       bounded_table<std::uint64_t, bool>(rules_.prefixes_most)})
       .second;
-  DI_CHECK(is_new && capacity > 0, "replica {} of capacity {}", replica, capacity);
+  DI_CHECK(is_new && slots > 0 && ahead >= 0, "replica {} of {} slots and {} ahead", replica, slots,
+           ahead);
 }
 
 void replica_book::set_ready(std::int32_t replica, bool is_ready) {
@@ -61,7 +63,8 @@ replica_book::candidates replica_book::with_room(const route_request& request,
     if (!replica.is_ready) continue;
     if (request.is_forwarded && replica.at == replica_place::elsewhere) continue;
     if (std::find(refused.begin(), refused.end(), it.first) != refused.end()) continue;
-    if (replica.sequences == 0 || replica.sequences + request.sequences <= replica.capacity)
+    const auto capacity = replica.slots + std::min(replica.ahead, rules_.ahead_most);
+    if (replica.sequences == 0 || replica.sequences + request.sequences <= capacity)
       out.push_back(&it);
   }
   return out;
@@ -103,6 +106,7 @@ std::optional<std::int32_t> replica_book::choose(const route_request& request,
 void replica_book::enter(std::int32_t replica, const route_request& request, std::int64_t tokens) {
   auto& it = replicas_.at(replica);
   it.sequences += request.sequences;
+  ++it.unstarted;
   it.load += tokens;
   // The deepest first: without its beginning nothing of a prefix is found.
   for (auto fingerprint = request.prefix.rbegin(); fingerprint != request.prefix.rend();
@@ -112,17 +116,29 @@ void replica_book::enter(std::int32_t replica, const route_request& request, std
   last_ = replica;
 }
 
-void replica_book::correct(std::int32_t replica, std::int64_t tokens) {
-  replicas_.at(replica).load += tokens;
+void replica_book::start(std::int32_t replica, std::int64_t tokens_less) {
+  auto& it = replicas_.at(replica);
+  it.load -= tokens_less;
+  --it.unstarted;
 }
 
-void replica_book::leave(std::int32_t replica, std::int32_t sequences, std::int64_t tokens) {
+void replica_book::leave(std::int32_t replica, std::int32_t sequences, std::int64_t tokens,
+                         bool has_started) {
   auto& it = replicas_.at(replica);
   it.sequences -= sequences;
   it.load -= tokens;
-  DI_CHECK(it.sequences >= 0 && it.load >= 0, "replica {}: {} sequences, {} tokens", replica,
-           it.sequences, it.load);
+  if (!has_started) --it.unstarted;
+  DI_CHECK(it.sequences >= 0 && it.load >= 0 && it.unstarted >= 0,
+           "replica {}: {} sequences, {} tokens, {} unstarted", replica, it.sequences, it.load,
+           it.unstarted);
   if (it.is_retired && it.sequences == 0) replicas_.erase(replica);
+}
+
+std::int32_t replica_book::waiting() const {
+  std::int32_t out = 0;
+  for (const auto& [replica, it] : replicas_)
+    out += std::clamp(it.sequences - it.slots, 0, it.unstarted);
+  return out;
 }
 
 void replica_book::forget_prefixes() {

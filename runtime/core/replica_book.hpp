@@ -7,8 +7,11 @@
 /// no more than a bound, which with no such beginning is the least loaded one; `round_robin`. A
 /// session goes to the replica that had its last request, whatever the rule, where that one has
 /// room. Ties go to the fewer sequences, then to the smaller number. A request that another node
-/// has sent on goes to no replica elsewhere, or two nodes would hand it to each other. Pure.
-/// Errors: DI_CHECK.
+/// has sent on goes to no replica elsewhere, or two nodes would hand it to each other.
+///
+/// A replica runs `slots` sequences at a time and is given some ahead, so that it never waits for
+/// the router. What it was given ahead waits as well as what the router keeps: `waiting` counts it.
+/// Pure. Errors: DI_CHECK.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +33,7 @@ struct replica_rules {
   std::int64_t imbalance_tokens = 8192;  ///< above the least load, for a prefix
   std::size_t prefixes_most = 32'768;    ///< fingerprints remembered of each replica
   std::size_t sessions_most = 16'384;
+  std::int32_t ahead_most = 1 << 20;  ///< sequences that any replica is given beyond its slots
 };
 
 /// What the choice looks at of a request.
@@ -54,8 +58,11 @@ public:
 
   /// Chooses by another rule from now on; what is known of sessions and prefixes stays.
   void set_rule(route_rule rule) { rules_.rule = rule; }
+  void set_ahead_most(std::int32_t sequences) { rules_.ahead_most = sequences; }
 
-  void add(std::int32_t replica, std::int32_t capacity, replica_place at = replica_place::here);
+  /// Runs `slots` sequences at a time, and is given so many more `ahead`.
+  void add(std::int32_t replica, std::int32_t slots, replica_place at = replica_place::here,
+           std::int32_t ahead = 0);
   /// One that is not ready is chosen for nothing; what it knew it has lost.
   void set_ready(std::int32_t replica, bool is_ready);
   /// Chosen no more, and gone when its last sequence has left.
@@ -66,11 +73,15 @@ public:
   std::optional<std::int32_t> choose(const route_request& request,
                                      std::span<const std::int32_t> refused) const;
 
-  /// The replica has been given a request that is to cost so many tokens; the cost has turned out
-  /// to be another by so much; a request that cost so much in the end has left it.
+  /// The replica has been given a request that is to cost so many tokens; it has started, and costs
+  /// so many less; a request that cost so much in the end has left it, and had started or not.
   void enter(std::int32_t replica, const route_request& request, std::int64_t tokens);
-  void correct(std::int32_t replica, std::int64_t tokens);
-  void leave(std::int32_t replica, std::int32_t sequences, std::int64_t tokens);
+  void start(std::int32_t replica, std::int64_t tokens_less);
+  void leave(std::int32_t replica, std::int32_t sequences, std::int64_t tokens, bool has_started);
+
+  /// Requests that replicas have been given and that wait there for a slot. One that finds a slot
+  /// starts in a moment, so it does not count before either.
+  std::int32_t waiting() const;
 
   /// Every replica's cache is empty.
   void forget_prefixes();
@@ -86,11 +97,13 @@ public:
 
 private:
   struct replica_state {
-    std::int32_t capacity = 0;  ///< sequences
+    std::int32_t slots = 0;  ///< sequences that it runs
+    std::int32_t ahead = 0;  ///< sequences beyond these
     replica_place at = replica_place::here;
     bool is_ready = false;
     bool is_retired = false;
     std::int32_t sequences = 0;
+    std::int32_t unstarted = 0;  ///< requests
     std::int64_t load = 0;
     bounded_table<std::uint64_t, bool> prefixes;
   };

@@ -17,6 +17,12 @@ bool may_have(const replica_book& book, const route_request& request, std::int32
   return !request.is_forwarded || book.is_here(replica);
 }
 
+replica_rules rules_of(const router_config& config) {
+  auto out = config.rules;
+  out.ahead_most = std::min(out.ahead_most, config.max_queued / 2);
+  return out;
+}
+
 error not_here(const std::string& why) {
   return {errc::not_ready, "another node has sent the request on, and " + why, {}};
 }
@@ -25,21 +31,23 @@ error not_here(const std::string& why) {
 
 request_router::request_router(const router_config& config)
   : config_(config),
-    book_(config.rules),
+    book_(rules_of(config)),
     queue_(config.fair_shares),
     none_left_{errc::not_ready, "there is no replica to send requests to", {}},
     usual_outputs_(outputs_at_first) {}
 
 void request_router::set_rules(const router_config& config) {
   book_.set_rule(config.rules.rule);
+  book_.set_ahead_most(rules_of(config).ahead_most);
   config_.max_queued = config.max_queued;
   config_.queue_timeout_us = config.queue_timeout_us;
   shares_change_ = shares_change_ || config.fair_shares != config_.fair_shares;
   config_.fair_shares = config.fair_shares;
 }
 
-void request_router::add_replica(std::int32_t replica, std::int32_t capacity, replica_place at) {
-  book_.add(replica, capacity, at);
+void request_router::add_replica(std::int32_t replica, std::int32_t slots, replica_place at,
+                                 std::int32_t ahead) {
+  book_.add(replica, slots, at, ahead);
   known_.insert(replica);
 }
 
@@ -72,20 +80,17 @@ std::vector<std::string> request_router::lose_replica(std::int32_t replica, erro
   return ids;
 }
 
-/// A full queue takes a request where another tenant's last can leave for it.
-result<void> request_router::make_room(const route_request& request) {
-  if (static_cast<std::int32_t>(queue_.size()) < config_.max_queued) return {};
-  const error full{errc::queue_full,
-                   fmt::format("{} requests wait for a replica, at most {} may", queue_.size(),
-                               config_.max_queued),
-                   {}};
-  const auto* last = queue_.last_of_longest(request.tenant);
-  if (!last) return tl::unexpected<error>(full);
-  refuse_waiting(std::string(*last), full);
-  return {};
+bool request_router::is_full() const {
+  return waiting_anywhere() >= static_cast<std::size_t>(config_.max_queued);
 }
 
-result<void> request_router::submit(route_request request, std::int64_t now_us) {
+error request_router::full() const {
+  return {errc::queue_full,
+          fmt::format("{} requests wait, at most {} may", waiting_anywhere(), config_.max_queued),
+          {}};
+}
+
+result<void> request_router::check(const route_request& request) const {
   if (requests_.contains(request.id))
     return fail(errc::invalid_argument, fmt::format("request_id: {} is in use", request.id),
                 "request_id");
@@ -94,9 +99,15 @@ result<void> request_router::submit(route_request request, std::int64_t now_us) 
     return fail(errc::not_ready, "none of the nodes that are known takes requests now");
   if (request.is_forwarded && !is_ready_here())
     return tl::unexpected<error>(not_here("no replica of this one is ready"));
+  if (is_full() && !queue_.last_of_longest(request.tenant)) return tl::unexpected<error>(full());
+  return {};
+}
+
+result<void> request_router::submit(route_request request, std::int64_t now_us) {
+  DI_TRY_VOID(check(request));
+  if (is_full()) refuse_waiting(std::string(*queue_.last_of_longest(request.tenant)), full());
   if (requests_.empty() && std::exchange(shares_change_, false))
     queue_ = fair_queue(config_.fair_shares);
-  DI_TRY_VOID(make_room(request));
   if (request.output_tokens < 0) request.output_tokens = usual_outputs_ * request.sequences;
   request_state it;
   it.place = {request.tenant, request.priority, ++arrivals_, request.is_forwarded};
@@ -193,14 +204,15 @@ bool request_router::started(std::int32_t replica, const std::string& id,
   auto& it = found->second;
   it.is = phase::started;
   it.cached_tokens = std::clamp<std::int64_t>(cached_tokens, 0, it.asked.prompt_tokens);
-  book_.correct(replica, -it.cached_tokens);
+  book_.start(replica, it.cached_tokens);
   ++started_;
   return true;
 }
 
 /// The tenant pays what was spent; the replica's load loses all that was left of the request's.
 void request_router::leave_replica(const request_state& it, std::int64_t spent) {
-  book_.leave(it.replica, it.asked.sequences, it.tokens - it.cached_tokens);
+  book_.leave(it.replica, it.asked.sequences, it.tokens - it.cached_tokens,
+              it.is == phase::started);
   queue_.leave(it.place.tenant, it.tokens - spent);
 }
 

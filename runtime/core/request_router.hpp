@@ -2,8 +2,10 @@
 ///
 /// A request waits until a replica that it may go to has room, and whose turn it is says
 /// `fair_queue`; which replica gets it says `replica_book`. The one whose turn it is waits for room
-/// and nobody overtakes it. It waits at most `queue_timeout_us`; at most `max_queued` wait. Where
-/// the queue is full and another tenant has more waiting, that one's last makes room.
+/// and nobody overtakes it. It waits at most `queue_timeout_us`; at most `max_queued` wait, those
+/// among them that a replica was given ahead: no more than half of them, so that shares and
+/// priorities have a say. Where so many wait and another tenant has more waiting here, that one's
+/// last makes room. One that a replica has started and preempted is running.
 ///
 /// A request is waiting, sent (its replica has it, its first row has not been launched) or started.
 /// One that was only sent can wait again, at its old place, if its replica gives it back or refuses
@@ -59,9 +61,9 @@ public:
   /// shares change when no request is open.
   void set_rules(const router_config& config);
 
-  /// Takes requests from when it is ready on, sequences up to `capacity` at a time.
-  void add_replica(std::int32_t replica, std::int32_t capacity,
-                   replica_place at = replica_place::here);
+  /// Takes requests from when it is ready on: sequences for its `slots`, and so many `ahead`.
+  void add_replica(std::int32_t replica, std::int32_t slots, replica_place at = replica_place::here,
+                   std::int32_t ahead = 0);
   void set_ready(std::int32_t replica, bool is_ready) { book_.set_ready(replica, is_ready); }
   /// Gets no request any more; those that it has go on. `why` is told requests that find no
   /// replica.
@@ -70,6 +72,8 @@ public:
   /// started waits again.
   std::vector<std::string> lose_replica(std::int32_t replica, error why, std::int64_t now_us);
 
+  /// Why `submit` would refuse it, whatever its prompt: nothing has to be known of that.
+  result<void> check(const route_request& request) const;
   /// Takes a request; an error ends it. An output_tokens below 0 means as many as others had.
   result<void> submit(route_request request, std::int64_t now_us);
   /// Requests that are to be sent now, in this order.
@@ -95,6 +99,10 @@ public:
   std::int64_t next_deadline_us() const;
 
   std::size_t waiting() const { return queue_.size(); }
+  /// With those that replicas were given ahead: `max_queued` is about these.
+  std::size_t waiting_anywhere() const {
+    return queue_.size() + static_cast<std::size_t>(book_.waiting());
+  }
   std::size_t started() const { return started_; }
   std::size_t open() const { return requests_.size(); }
   /// Of replicas that take requests, or will; without one, nothing comes back by itself.
@@ -129,7 +137,8 @@ private:
   bool has_place(const route_request& request) const;
   void refuse_placeless();
   void refuse_waiting(const std::string& id, error why);
-  result<void> make_room(const route_request& request);
+  bool is_full() const;
+  error full() const;
 
   router_config config_;
   bool shares_change_ = false;  ///< as soon as no request is open

@@ -108,7 +108,7 @@ TEST_CASE("a request that has finished, or was refused for what it asks, has one
 TEST_CASE("a request that ends while it waits in the router has one end line") {
   const captured_log log;
   auto options = endless();
-  options.max_queued_requests = 3;
+  options.max_queued_requests = 8;  // as many at the replica as here
   const auto it = served(options);
   const auto client = it.engine->connect();
   fill(client);
@@ -129,11 +129,11 @@ TEST_CASE("a request that ends while it waits in the router has one end line") {
   }
   ask_until([&] { return !is_open(client, "left"); });
   CHECK(log.lines("request left ").size() == 1);
-  for (const auto* id : {"one", "two", "three"}) wait(id);
+  for (const auto* id : {"one", "two", "three", "four"}) wait(id);
   start(client, named("full"));
   holds(end_line(log, "full"), "finish=error code=queue_full");
   it.engine->stop();
-  for (const auto* id : {"one", "two", "three"})
+  for (const auto* id : {"one", "two", "three", "four"})
     holds(end_line(log, id), "finish=error code=server_shutdown");
   for (int i = 0; i < endless_capacity; ++i)
     holds(end_line(log, "run" + std::to_string(i)), "finish=error");

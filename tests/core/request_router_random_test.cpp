@@ -76,7 +76,10 @@ private:
     ready_[replicas_] = true;
     const auto at = draws_.one_in(3) ? replica_place::elsewhere : replica_place::here;
     if (at == replica_place::here) here_.insert(replicas_);
-    router_->add_replica(replicas_, capacities_[replicas_], at);
+    const auto ahead = draws_.below(4);
+    slots_[replicas_] = capacities_[replicas_];
+    capacities_[replicas_] += ahead;
+    router_->add_replica(replicas_, slots_[replicas_], at, ahead);
     router_->set_ready(replicas_, true);
   }
 
@@ -100,9 +103,12 @@ private:
     request.sequences = draws_.one_in(6) ? 3 : 1;
     request.is_forwarded = draws_.one_in(4);
     ++submitted_;
+    const auto would_be = router_->check(request);
     const auto taken = router_->submit(request, now_us_);
     const bool is_in_use = requests_.contains(request.id);
+    CHECK(would_be.has_value() == taken.has_value());
     if (!taken) {
+      CHECK(would_be.error().message == taken.error().message);
       ++left_;
       const auto code = taken.error().code;
       if (is_in_use)
@@ -274,6 +280,15 @@ private:
       if (it.replica < 0) CHECK(it.deadline_us > now_us_);
     }
     CHECK(router_->waiting() == waiting);
+    for (const auto& [replica, capacity] : capacities_) {
+      const auto unstarted =
+        std::count_if(requests_.begin(), requests_.end(), [replica = replica](const auto& it) {
+          return it.second.replica == replica && !it.second.has_started;
+        });
+      const std::int64_t beyond = sequences_at(replica) - slots_.at(replica);
+      waiting += static_cast<std::size_t>(std::clamp<std::int64_t>(beyond, 0, unstarted));
+    }
+    CHECK(router_->waiting_anywhere() == waiting);
     CHECK(router_->started() == started);
     CHECK(router_->open() == requests_.size());
     for (const auto& [replica, capacity] : capacities_) {
@@ -299,7 +314,8 @@ private:
   router_config config_;
   std::unique_ptr<request_router> router_;
   std::map<std::string, open_request> requests_;
-  std::map<std::int32_t, std::int32_t> capacities_;
+  std::map<std::int32_t, std::int32_t> slots_;
+  std::map<std::int32_t, std::int32_t> capacities_;  ///< slots, and what is given ahead
   std::map<std::int32_t, bool> ready_;
   std::set<std::int32_t> here_;  ///< those of this node
   std::int32_t replicas_ = 0;

@@ -238,7 +238,7 @@ TEST_CASE("a full queue refuses with both numbers, or lets the last of who has m
   const auto refused = router.submit(request("a4", {.tenant = "a"}), 0);
   REQUIRE(!refused);
   CHECK(refused.error().code == errc::queue_full);
-  CHECK(refused.error().message == "3 requests wait for a replica, at most 3 may");
+  CHECK(refused.error().message == "3 requests wait, at most 3 may");
   CHECK(router.take_refused(0).empty());
   CHECK(place(router, "b1", {.tenant = "b"}) == -1);
   const auto pushed_out = router.take_refused(0);
@@ -247,6 +247,77 @@ TEST_CASE("a full queue refuses with both numbers, or lets the last of who has m
   CHECK(pushed_out[0].why.code == errc::queue_full);
   CHECK(!router.submit(request("b2", {.tenant = "b"}), 0));  // it would have as many as a
   CHECK(router.waiting() == 3);
+}
+
+TEST_CASE("what a replica was given ahead waits as well, and no more than may wait anywhere do") {
+  auto config = config_of(route_rule::least_load);
+  config.max_queued = 3;
+  request_router router(config);
+  router.add_replica(0, 2, replica_place::here, 4);
+  router.set_ready(0, true);
+  CHECK(place(router, "a") == 0);
+  CHECK(place(router, "b") == 0);
+  CHECK(router.waiting_anywhere() == 0);  // they find a slot each, started or not
+  CHECK(place(router, "c") == 0);         // ahead, and of the three that may wait no other
+  CHECK(place(router, "d") == -1);
+  CHECK(place(router, "e") == -1);
+  CHECK(router.waiting_anywhere() == 3);
+  const auto refused = router.submit(request("f"), 0);
+  REQUIRE(!refused);
+  CHECK(refused.error().code == errc::queue_full);
+  CHECK(refused.error().message == "3 requests wait, at most 3 may");
+  CHECK(router.started(0, "a", 0));
+  CHECK(router.started(0, "b", 0));
+  CHECK_FALSE(router.submit(request("f"), 0));
+  CHECK(router.ended(0, "a", 1));  // c has its slot now, d is next
+  CHECK(routed(router) == names{"d"});
+  CHECK(router.waiting_anywhere() == 2);
+  CHECK(router.submit(request("f"), 0).has_value());
+  CHECK_FALSE(router.submit(request("g"), 0));
+  // One that was only given ahead leaves, and with it one that waits.
+  CHECK(router.ended(0, "d", 0));
+  CHECK(routed(router) == names{"e"});
+  CHECK(router.waiting_anywhere() == 2);
+  // More may wait: more of them ahead.
+  config.max_queued = 10;
+  router.set_rules(config);
+  CHECK(routed(router) == names{"f"});
+  CHECK(router.waiting_anywhere() == 2);
+}
+
+TEST_CASE("one request that takes more than all slots waits until it starts, and then no more") {
+  auto config = config_of(route_rule::least_load);
+  config.max_queued = 1;
+  request_router router(config);
+  router.add_replica(0, 2);
+  router.set_ready(0, true);
+  CHECK(place(router, "wide", {.sequences = 5}) == 0);
+  CHECK(router.waiting_anywhere() == 1);
+  CHECK(router.started(0, "wide", 0));
+  CHECK(router.waiting_anywhere() == 0);
+  CHECK(place(router, "next") == -1);
+  CHECK_FALSE(router.submit(request("one too many"), 0));
+  CHECK(router.ended(0, "wide", 5));
+  CHECK(routed(router) == names{"next"});
+}
+
+TEST_CASE("whether a request would be refused is known before its prompt is, and changes nothing") {
+  auto config = config_of(route_rule::least_load);
+  config.max_queued = 2;
+  request_router router(config);
+  CHECK(router.check(request("a")).error().code == errc::not_ready);
+  router.add_replica(0, 1);
+  router.set_ready(0, true);
+  place(router, "run", {.tenant = "a"});
+  for (const auto* id : {"a1", "a2"}) place(router, id, {.tenant = "a"});
+  CHECK(router.check(request("a1")).error().param == "request_id");
+  CHECK(router.check(request("a3", {.tenant = "a"})).error().message ==
+        "2 requests wait, at most 2 may");
+  CHECK(router.check(request("b1", {.tenant = "b"})).has_value());
+  CHECK(router.take_refused(0).empty());  // nobody has made room yet
+  CHECK(router.waiting() == 2);
+  CHECK(router.submit(request("b1", {.tenant = "b"}), 0).has_value());
+  CHECK(router.take_refused(0).size() == 1);
 }
 
 TEST_CASE("a request waits as long as it may, then it is refused with overloaded") {

@@ -459,3 +459,19 @@ def test_streams_through_a_gateway_are_gapless(cluster):
     began = time.monotonic()
     it.check_rest()
     assert time.monotonic() - began < PATIENCE
+
+
+def test_no_more_requests_wait_than_may(own):
+    it = own("--max-num-seqs", "2", "--max-queued-requests", "3", script=PACED)
+    raws = [Raw(it.port) for _ in range(5)]
+    for i, raw in enumerate(raws):
+        raw.send(post(CHAT, chat_body(f"#long {i}", stream=True, max_tokens=8000)))
+        if i < 2:
+            raw.until(b"data: ")
+    wait_for(lambda: it.metrics()["num_requests_waiting"] == 3, "two run, three wait")
+    refused = it.post(CHAT, chat_body("#fox"))
+    assert refused.status_code == 429 and refused.json()["error"]["code"] == "queue_full", refused.text
+    assert "3 requests wait, at most 3 may" in refused.json()["error"]["message"]
+    for raw in raws:
+        raw.reset()
+    it.check_rest()
