@@ -136,16 +136,15 @@ void pump(pointer self) {
   arm_tick(self);
 }
 
+/// But for how the prompt begins, which only one that is taken is looked at for.
 route_request route_of(const router_state& state, const generate_request& request) {
-  auto outline = outline_of(request);
   const auto& sampling = request.sampling;
   const auto n = std::clamp(sampling.n, 1, std::max(1, state.links.max_n));
   route_request out;
   out.id = request.request_id;
   out.tenant = request.tenant;
   out.session = request.session;
-  out.prefix = std::move(outline.prefix);
-  out.prompt_tokens = outline.tokens;
+  out.prompt_tokens = about_tokens(request);
   out.output_tokens =
     sampling.max_tokens
       ? std::int64_t{n} * std::clamp(*sampling.max_tokens, 0, std::max(0, state.links.max_outputs))
@@ -186,7 +185,11 @@ caf::result<std::string> generate(pointer self, generate_request& request, const
   it.asked = std::make_shared<const generate_request>(std::move(request));
   auto taken = state.is_closing    ? result<void>(tl::unexpected<error>(closing))
                : state.is_draining ? result<void>(tl::unexpected<error>(draining))
-                                   : state.core->submit(std::move(route), it.arrived_us);
+                                   : state.core->check(route);
+  if (taken) {
+    route.prefix = outline_of(*it.asked).prefix;
+    taken = state.core->submit(std::move(route), it.arrived_us);
+  }
   if (!taken) {
     if (!state.is_closing) count_refusal(state, taken.error().code);
     log_end(self, id, it, {0, std::string(name_of(finish_reason::error)), taken.error().code});

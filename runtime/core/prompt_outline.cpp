@@ -39,19 +39,24 @@ std::vector<std::uint64_t> fingerprints(std::uint64_t state, std::string_view by
 
 }  // namespace
 
+std::int64_t about_tokens(const generate_request& request) {
+  if (request.ids) return static_cast<std::int64_t>(request.ids->size());
+  const auto& text = request.text ? request.text : request.chat;
+  return text ? static_cast<std::int64_t>(text->size()) / bytes_per_token + 1 : 0;
+}
+
 prompt_outline outline_of(const generate_request& request) {
   const auto salt = request.cache_salt ? prefix_salt(*request.cache_salt) : 0;
   prompt_outline out;
+  out.tokens = about_tokens(request);
   if (request.ids) {
     const auto& ids = *request.ids;
     const std::string_view bytes(reinterpret_cast<const char*>(ids.data()),
                                  ids.size() * sizeof(token_id));
-    out.tokens = static_cast<std::int64_t>(ids.size());
     out.prefix = fingerprints(split_mix64(salt), bytes, stride_ids * sizeof(token_id));
   } else if (request.text || request.chat) {
     const std::string_view bytes = request.text ? *request.text : *request.chat;
     const std::uint64_t kind = request.text ? 1 : 2;
-    out.tokens = static_cast<std::int64_t>(bytes.size()) / bytes_per_token + 1;
     out.prefix = fingerprints(split_mix64(salt + kind), bytes, stride_bytes);
   }
   return out;

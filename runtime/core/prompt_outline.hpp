@@ -24,6 +24,9 @@ struct prompt_outline {
   std::vector<std::uint64_t> prefix;  ///< number i is of strides 0 to i, whole ones alone
 };
 
+/// Looks at no byte of the prompt.
+std::int64_t about_tokens(const generate_request& request);
+
 prompt_outline outline_of(const generate_request& request);
 
 }  // namespace deepinfer
