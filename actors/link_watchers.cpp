@@ -92,4 +92,11 @@ void watch(pointer self, std::int32_t number, request_watcher_actor watcher) {
   if (!state.is_polling) ask_health(self, state.connections);
 }
 
+void unwatch(pointer self, std::int32_t number, const request_watcher_actor& watcher) {
+  const auto gone = std::erase_if(self->state.watchers, [&](const auto& it) {
+    return it.number == number && it.actor == watcher;
+  });
+  if (gone > 0) tell(self, watcher, gone_atom::value, number, std::string("it was let go"));
+}
+
 }  // namespace deepinfer

@@ -84,8 +84,7 @@ private:
   void add(const std::string& name, const node_door_actor& front) {
     const auto link = caf::actor_cast<remote_link_actor>(front);
     const auto watch = [&link](const request_watcher_actor& watcher, std::int32_t number) {
-      tell_from_outside(link, watch_atom::value, number, watcher);
-      return caf::actor_cast<front_actor>(link);
+      return front_of(link, watcher, number);
     };
     const std::lock_guard lock(mutex_);
     numbers_[name] = here_->inside().add_remote({name, settings_.engine.max_num_seqs, true}, watch);

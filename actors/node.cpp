@@ -147,7 +147,9 @@ std::int32_t node::machinery::add_remote(const remote_node& there, const front_m
   const auto number = numbers++;
   replica_link link;
   link.replica = number;
-  link.front = make(door, number);
+  auto made = make(door, number);
+  link.front = std::move(made.front);
+  link.on_left = std::move(made.on_left);
   link.slots = there.capacity;
   link.is_peer = there.is_peer;
   link.name = there.name;

@@ -18,6 +18,17 @@
 
 namespace deepinfer {
 
+/// The front of a node elsewhere, and who is told that the router has no use of it any more; see
+/// `replica_link`.
+struct remote_front {
+  remote_front(front_actor at, std::function<void()> left = {})
+    : front(std::move(at)),
+      on_left(std::move(left)) {}
+
+  front_actor front;
+  std::function<void()> on_left;
+};
+
 /// Stops in this order: what waits in the router, gateways, ranks, control, router, devices.
 struct node::machinery {
   /// Destroyed in reverse order: the doors of completions behind the device that calls them.
@@ -41,7 +52,7 @@ struct node::machinery {
 
   /// Makes a front for a node elsewhere, which is told whom to tell how its requests fare and what
   /// its number is. It gets requests once it has said that it is ready.
-  using front_maker = std::function<front_actor(const request_watcher_actor&, std::int32_t)>;
+  using front_maker = std::function<remote_front(const request_watcher_actor&, std::int32_t)>;
   struct remote_node {
     std::string name;
     std::int32_t capacity = 1;  ///< sequences that it is sent at a time

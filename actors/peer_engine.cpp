@@ -219,8 +219,7 @@ result<std::unique_ptr<node>> open_peers(std::shared_ptr<live_config> config,
     // No node sends requests to a gateway: those it is sent may go on to its peers.
     inside.add_remote({name, settings.engine.max_num_seqs, false},
                       [&link](const request_watcher_actor& watcher, std::int32_t number) {
-                        tell_from_outside(link, watch_atom::value, number, watcher);
-                        return caf::actor_cast<front_actor>(link);
+                        return front_of(link, watcher, number);
                       });
     links.nodes.push_back(std::move(link));
     links.addresses.push_back(name);

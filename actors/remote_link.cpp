@@ -381,6 +381,13 @@ caf::io::middleman_actor network_of(actor_host& host) {
                         : host.system().middleman().actor_handle();
 }
 
+remote_front front_of(const remote_link_actor& link, const request_watcher_actor& router,
+                      std::int32_t number) {
+  tell_from_outside(link, watch_atom::value, number, router);
+  return {caf::actor_cast<front_actor>(link),
+          [link, router, number] { tell_from_outside(link, unwatch_atom::value, number, router); }};
+}
+
 remote_link_actor::behavior_type remote_link(pointer self, caf::io::middleman_actor network,
                                              remote_link_options options) {
   self->state.network = std::move(network);
@@ -414,6 +421,9 @@ remote_link_actor::behavior_type remote_link(pointer self, caf::io::middleman_ac
     [self](open_atom) { return wait_open(self); },
     [self](watch_atom, std::int32_t number, const request_watcher_actor& watcher) {
       watch(self, number, watcher);
+    },
+    [self](unwatch_atom, std::int32_t number, const request_watcher_actor& watcher) {
+      unwatch(self, number, watcher);
     },
     [self](chunk_atom, const std::string& bytes) { deliver(self, bytes); },
     [self](link_tick_atom) { connect(self); },

@@ -23,6 +23,7 @@
 #include <caf/io/middleman_actor.hpp>
 
 #include "actors/host_address.hpp"
+#include "actors/node_state.hpp"
 #include "actors/protocol.hpp"
 #include "actors/reconnect_pace.hpp"
 #include "actors/request_ledger.hpp"
@@ -38,6 +39,8 @@ using remote_link_actor = node_door_actor::extend<
   // From now on a watcher is told, under this number, how requests fare and whether the node takes
   // any; where it takes none also why, whenever that changes.
   note<watch_atom, std::int32_t, request_watcher_actor>,
+  // A watcher is told under this number that it is gone, and nothing after that.
+  note<unwatch_atom, std::int32_t, request_watcher_actor>,
   // Chunks from the node. INTERNAL.
   note<chunk_atom, std::string>,
   // Tries to connect; asks for the node's health, over the connection of that number. INTERNAL.
@@ -102,6 +105,10 @@ class actor_host;
 
 /// Whom a link asks for connections: in the clear, or over TLS.
 caf::io::middleman_actor network_of(actor_host& host);
+
+/// The link as a front of a router, which is told of it under this number until it lets it go.
+remote_front front_of(const remote_link_actor& link, const request_watcher_actor& router,
+                      std::int32_t number);
 
 remote_link_actor::behavior_type
 remote_link(remote_link_actor::stateful_pointer<remote_link_state> self,

@@ -123,6 +123,36 @@ void arm_tick(pointer self) {
   self->delayed_send(self, std::chrono::microseconds(wait_us), tick_atom::value);
 }
 
+/// One front may stand for several: it was taken out, and has come back under another number.
+bool is_front_of_any(const router_state& state, const caf::actor_addr& front) {
+  return std::any_of(state.replicas.begin(), state.replicas.end(),
+                     [&](const auto& it) { return it.second.link.front.address() == front; });
+}
+
+/// Nobody speaks of it any more.
+void forget_replica(pointer self, std::int32_t replica) {
+  auto& state = self->state;
+  const auto node = state.replicas.extract(replica);
+  const auto front = node.mapped().link.front.address();
+  if (!is_front_of_any(state, front)) self->demonitor(front);
+}
+
+/// Those that were taken out, and whose last request has ended.
+void let_replicas_go(pointer self) {
+  using stay = router_state::replica_state::stay;
+  auto& state = self->state;
+  for (auto at = state.replicas.begin(); at != state.replicas.end();) {
+    const auto replica = at->first;
+    auto& it = (at++)->second;
+    if (it.stays != stay::leaving || state.core->replicas().has(replica)) continue;
+    it.stays = stay::left;
+    if (it.link.on_left)
+      it.link.on_left();
+    else
+      forget_replica(self, replica);
+  }
+}
+
 /// After whatever has happened: what can be sent is sent, what has ended is told.
 void pump(pointer self) {
   auto& state = self->state;
@@ -131,6 +161,7 @@ void pump(pointer self) {
     end_with(self, refused.id, refused.why);
   }
   for (const auto& route : state.core->take_routes()) send(self, route);
+  let_replicas_go(self);
   set_gauges(state);
   end_drains(self);
   arm_tick(self);
@@ -261,8 +292,10 @@ void on_front_down(pointer self, std::int32_t replica) {
 void on_down(pointer self, const caf::actor_addr& gone) {
   auto& state = self->state;
   if (state.sinks.contains(gone)) return on_sink_down(self, gone);
+  std::vector<std::int32_t> lost;
   for (const auto& [replica, it] : state.replicas)
-    if (it.link.front.address() == gone) return on_front_down(self, replica);
+    if (it.link.front.address() == gone) lost.push_back(replica);
+  for (const auto replica : lost) on_front_down(self, replica);
 }
 
 void on_ended(pointer self, std::int32_t replica, const std::string& id, const request_end& end) {
@@ -303,6 +336,8 @@ void on_gone(pointer self, std::int32_t replica, const std::string& reason) {
   auto& state = self->state;
   const auto found = state.replicas.find(replica);
   if (found == state.replicas.end()) return;
+  if (found->second.stays == router_state::replica_state::stay::left)
+    return forget_replica(self, replica);
   found->second.is_ready = false;
   found->second.reason = reason;
   state.core->retire_replica(
@@ -316,11 +351,12 @@ void on_gone(pointer self, std::int32_t replica, const std::string& reason) {
 void join(pointer self, const replica_link& link) {
   auto& state = self->state;
   const auto replica = link.replica;
-  if (!state.replicas.emplace(replica, router_state::replica_state{link, false, {}}).second) {
+  const bool is_watched = is_front_of_any(state, link.front.address());
+  if (!state.replicas.emplace(replica, router_state::replica_state{link, false, {}, {}}).second) {
     log(severity::error, "replica {} joins twice: the second time is ignored", replica);
     return;
   }
-  self->monitor(link.front);
+  if (!is_watched) self->monitor(link.front);
   state.core->add_replica(replica, std::max(1, link.slots),
                           link.supervisor ? replica_place::here : replica_place::elsewhere,
                           link.ahead);
@@ -335,6 +371,7 @@ void leave(pointer self, std::int32_t replica) {
   if (found == state.replicas.end()) return;
   found->second.is_ready = false;
   found->second.reason = "it was taken out";
+  found->second.stays = router_state::replica_state::stay::leaving;
   state.core->retire_replica(
     replica,
     {errc::not_ready, fmt::format("replica {} was taken out", found->second.link.name), {}});

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,6 +33,9 @@ struct replica_link {
   std::int32_t ahead = 0;       ///< sequences that it is sent beyond these
   bool is_peer = false;         ///< it may send requests here, too: what it is sent must stay there
   std::string name;             ///< in metrics and in errors
+  /// Called once it was taken out and nothing that it was sent is open: what is left is that its
+  /// front says `gone` as its last word. Null: it says nothing more.
+  std::function<void()> on_left;
 };
 
 using router_actor = node_door_actor::extend_with<request_watcher_actor>::extend<
@@ -87,6 +91,7 @@ struct router_state {
     replica_link link;
     bool is_ready = false;
     std::string reason;  ///< why it is not
+    enum class stay : std::uint8_t { here, leaving, left } stays = stay::here;
   };
 
   router_state() = default;

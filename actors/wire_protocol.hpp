@@ -32,6 +32,7 @@ inline constexpr std::int32_t max_wire_window = 65'536;
 
 using hello_atom = caf::atom_constant<caf::atom("hello")>;
 using watch_atom = caf::atom_constant<caf::atom("watch")>;
+using unwatch_atom = caf::atom_constant<caf::atom("unwatch")>;
 using open_atom = caf::atom_constant<caf::atom("opened")>;
 using link_tick_atom = caf::atom_constant<caf::atom("linktick")>;
 

@@ -277,6 +277,36 @@ TEST_CASE("a node that is taken out ends what it has and gets nothing more") {
   CHECK(client.health()->open_requests == 0);
 }
 
+TEST_CASE("a node that was taken out is let go once the last of its requests has ended") {
+  const auto it = node_without_replicas();
+  const auto client = it.engine->connect();
+  auto& inside = it.engine->inside();
+  std::atomic<int> left = 0;
+  const auto one = add_remote(it, "one");
+  auto again = one;
+  again.number = inside.add_remote(
+    {"again", 4, false}, [&](const request_watcher_actor& watcher, std::int32_t number) {
+      tell_from_outside(watcher, ready_atom::value, number, true, std::string());
+      return remote_front(one.front, [&left] { ++left; });
+    });
+  auto first = client.generate(named("first")).value();
+  auto second = client.generate(named("second")).value();  // in turns
+  inside.remove_remote(again.number);
+  CHECK(client.health()->replicas == 1);
+  CHECK(left == 0);
+  finish(it, again, "second");
+  CHECK(finish_of(second).reason == finish_reason::stop);
+  CHECK(client.health()->open_requests == 1);
+  CHECK(left == 1);
+  tell_router(it, gone_atom::value, again.number, std::string("it was let go"));
+  // Its front is still that of another, which is lost with it.
+  caf::anon_send_exit(one.front, caf::exit_reason::kill);
+  tell_router(it, started_atom::value, one.number, std::string("first"), 0);
+  CHECK(finish_of(first).code == errc::rank_lost);
+  CHECK(client.health()->stage == "no replica can take requests");
+  CHECK(left == 1);
+}
+
 TEST_CASE("of what a node elsewhere ran, or took along, this one has one end line, too") {
   const captured_log log;
   const auto it = node_without_replicas(std::make_shared<actor_host>());

@@ -257,3 +257,75 @@ TEST_CASE("what a node serves is told by its connection; what comes late speaks 
   CHECK(eventually([&] { return heard->has("7 it serves b"); }));
   CHECK_FALSE(heard->has("7 ready"));
 }
+
+TEST_CASE("watchers that come and go leave nothing behind at a link") {
+  played_link it;
+  const auto heard = std::make_shared<told>(), others = std::make_shared<told>();
+  const auto watcher = it.watcher(heard), other = it.watcher(others);
+  const auto connection = it.connection(0);
+  tell_from_outside(it.link, watch_atom::value, 1, other);
+  REQUIRE(is_asked_for_model(connection));
+  it.answer_model(connection);
+  for (int number = 1; number <= 50; ++number) {
+    tell_from_outside(it.link, watch_atom::value, number, watcher);
+    REQUIRE(eventually([&] { return heard->has(fmt::format("{} ready", number)); }));
+    tell_from_outside(it.link, unwatch_atom::value, number, watcher);
+    REQUIRE(eventually([&] { return heard->has(fmt::format("{} gone", number)); }));
+  }
+  const auto before = heard->all();
+  generate_request request = greedy(prompt_ids("a", 3), 5);
+  request.request_id = "r";
+  request.sampling.seed = 5;
+  const client engine(
+    std::make_shared<client::state>(it.host->system(), caf::actor_cast<node_door_actor>(it.link)));
+  auto chunks = engine.generate(request);
+  REQUIRE_MESSAGE(chunks.has_value(), chunks.error().message);
+  token_chunk chunk;
+  chunk.request_id = "r";
+  chunk.ids = {3, 4};
+  chunk.seed = 6;
+  tell_from_outside(connection->session, chunk_atom::value, to_wire(chunk_list{{chunk}}));
+  CHECK(eventually([&] { return others->has("1 started r"); }));
+  const auto list =
+    ask_and_wait<request_list>(it.host->system(), it.link, patience, list_atom::value);
+  REQUIRE(list.has_value());
+  REQUIRE(list->requests.size() == 1);
+  CHECK(list->requests[0].output_tokens == 2);
+  CHECK(list->requests[0].seed == 6);
+  chunk.seq = 1;
+  chunk.seed.reset();
+  chunk.finish.emplace();
+  chunk.finish->reason = finish_reason::stop;
+  chunk.is_last = true;
+  tell_from_outside(connection->session, chunk_atom::value, to_wire(chunk_list{{chunk}}));
+  CHECK(eventually([&] { return others->has("1 ended r stop 6"); }));
+  connection->read([&] { connection->health = health_state::draining; });
+  CHECK(eventually([&] { return others->has("1 the node is draining"); }));
+  CHECK(heard->all() == before);
+}
+
+TEST_CASE("a node that comes and goes leaves nothing behind at a router") {
+  played_link it;
+  const auto connection = it.connection(0);
+  hash_node_options options;
+  options.dp_size = 0;
+  const auto node = start_hash_node(options);
+  auto& inside = node.engine->inside();
+  const auto client = node.engine->connect();
+  for (int flap = 0; flap < 20; ++flap) {
+    const auto number =
+      inside.add_remote({"played", 4, true}, [&](const auto& watcher, std::int32_t own) {
+        return front_of(it.link, watcher, own);
+      });
+    if (flap == 0) {
+      REQUIRE(is_asked_for_model(connection));
+      it.answer_model(connection);
+    }
+    REQUIRE(eventually([&] { return client.health()->replicas == 1; }));
+    inside.remove_remote(number);
+    CHECK(eventually([&] { return client.health()->stage == "no replica can take requests"; }));
+  }
+  const auto health = client.health().value();
+  CHECK(health.state == health_state::failed);
+  CHECK(health.open_requests == 0);
+}
