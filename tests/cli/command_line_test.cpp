@@ -234,6 +234,16 @@ TEST_CASE("config validate accepts the presets and names file, line and column o
                      ":3:3: engine: unknown key 'dpeth'; did you mean 'depth'?\n");
 }
 
+TEST_CASE("the embedded model answers with the presets that are made for it") {
+  for (const auto* preset : {"tiny.yaml", "cluster-local.yaml"}) {
+    CAPTURE(preset);
+    const auto run = run_binary({"chat", "--config", std::string(DI_SOURCE_DIR "/config/") + preset,
+                                 "--temperature", "0", "What is 7 + 5?"});
+    CHECK_MESSAGE(run.code == 0, run.err);
+    CHECK(run.out == "7 + 5 = 12\n");
+  }
+}
+
 TEST_CASE("an unknown DEEPINFER_ variable is a warning on stderr, and -q hides it") {
   const run_options options{.environment = {{"DEEPINFER_DEPHT", "1"}}};
   const auto run = run_binary({"config", "print"}, options);

@@ -217,6 +217,7 @@ TEST_CASE("the presets of serving load: one for others to use, one of two nodes 
   REQUIRE_MESSAGE(cluster, cluster.error().message);
   CHECK(cluster->settings.actor.peers == std::vector<std::string>{"127.0.0.1:4243"});
   CHECK(cluster->settings.actor.node_name == "first");
+  CHECK(cluster->settings.model.served_names.empty());  // or the other, without a file, has another
   CHECK(cluster->settings.engine.num_threads == 1);
 }
 
