@@ -5,14 +5,17 @@
 
 #include <unistd.h>
 
+#include "actors/node/signal_filter.hpp"
+
 namespace deepinfer {
 namespace {
 
+signal_filter filter;
 std::atomic<int> asked{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-void on_signal(int) {
-  if (asked.fetch_add(1) > 0) ::_exit(130);
+void on_signal(int signal) {
+  if (!filter.is_echo(signal) && asked.fetch_add(1) > 0) ::_exit(130);
 }
 
 void install(void (*handler)(int)) {
@@ -27,6 +30,7 @@ void install(void (*handler)(int)) {
 
 interrupt_guard::interrupt_guard() {
   asked = 0;
+  filter.forget();
   install(on_signal);
 }
 

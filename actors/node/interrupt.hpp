@@ -1,5 +1,5 @@
 /// Ctrl-C and SIGTERM while a command runs: the first asks it to stop, the second ends the process
-/// at once with exit code 130.
+/// at once with exit code 130. The same one twice at once is one (signal_filter.hpp).
 #pragma once
 
 namespace deepinfer {

@@ -11,11 +11,13 @@
 #include <csignal>
 #include <cstring>
 
+#include "actors/node/signal_filter.hpp"
 #include "runtime/base/check.hpp"
 
 namespace deepinfer {
 namespace {
 
+signal_filter filter;
 std::atomic<int> stops{0};
 std::atomic<int> writing_end{-1};
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -42,6 +44,7 @@ void on_alarm(int) {
 
 void on_signal(int signal) {
   if (signal == SIGINT || signal == SIGTERM) {
+    if (filter.is_echo(signal)) return;
     const auto before = stops.fetch_add(1);
     if (before > 1) ::_exit(130);
     if (before == 1) ::alarm(static_cast<unsigned>(most_last_words.count()));
@@ -72,6 +75,7 @@ signal_queue::signal_queue() {
   reading_end = ends[0];
   writing_end = ends[1];
   stops = 0;
+  filter.forget();
   install(on_signal, SIG_IGN);
 }
 

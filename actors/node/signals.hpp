@@ -2,7 +2,8 @@
 ///
 /// SIGINT and SIGTERM ask it to stop. The second of them comes as a second `stop`, and the process
 /// then has `most_last_words` to tell its clients: it ends with exit code 130 at the latest then,
-/// or with the third, whatever any thread is doing. SIGHUP and SIGUSR1 come as they are, SIGPIPE is
+/// or with the third, whatever any thread is doing. The same one twice at once is one
+/// (signal_filter.hpp). SIGHUP and SIGUSR1 come as they are, SIGPIPE is
 /// ignored.
 #pragma once
 

@@ -229,7 +229,7 @@ TEST_CASE(
   REQUIRE(open_requests_are(server, 3));
   server.signal(SIGTERM);
   REQUIRE(server.wait_for_line("stopping: "));
-  server.signal(SIGTERM);
+  server.signal(SIGINT);
   const auto cut = reader.read_answer();
   CHECK(holds(cut.body, R"("code":"server_shutdown"}})"));
   CHECK(cut.is_complete);
@@ -255,6 +255,20 @@ TEST_CASE("the end of a drain tells an answer that is not streamed, too") {
   CHECK(server.wait() == 0);
 }
 
+TEST_CASE("the same signal twice at once, as timeout and wrappers send it, is one") {
+  const temp_directory place;
+  serving_binary server(serve_args({"--script", slow_script(place), "--shutdown-timeout", "1h"}));
+  REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
+  raw_client reader(server.http_port());
+  REQUIRE(reader.send(post("/v1/completions", R"({"prompt":"Once","max_tokens":40,)"
+                                              R"("ignore_eos":true,"stream":true})")));
+  REQUIRE(reader.read_until("data: "));
+  server.signal(SIGTERM);
+  server.signal(SIGTERM);
+  CHECK(holds(reader.read_answer().body, "[DONE]"));
+  CHECK(server.wait() == 0);
+}
+
 TEST_CASE("a third signal ends the process with 130") {
   const temp_directory place;
   serving_binary server(serve_args({"--script", slow_script(place), "--shutdown-timeout", "1h"}));
@@ -263,10 +277,10 @@ TEST_CASE("a third signal ends the process with 130") {
   REQUIRE(reader.send(post("/v1/completions", R"({"prompt":"Once","max_tokens":2000,)"
                                               R"("ignore_eos":true,"stream":true})")));
   REQUIRE(reader.read_until("data: "));
-  for (const auto* line : {"stopping: ", "a second signal: "}) {
-    server.signal(SIGTERM);
-    REQUIRE(server.wait_for_line(line));
-  }
+  server.signal(SIGTERM);
+  REQUIRE(server.wait_for_line("stopping: "));
+  server.signal(SIGINT);
+  REQUIRE(server.wait_for_line("a second signal: "));
   server.signal(SIGTERM);
   CHECK(server.wait() == 130);
 }

@@ -135,7 +135,7 @@ def test_d91_a_second_signal_ends_open_requests_with_an_error(own):
         wait_for(lambda: it.stats()["running"] == 3, "three run")
         it.signal(signal.SIGINT)
         wait_for(lambda: it.get("/health/ready").status_code == 503, "it drains")
-        it.signal(signal.SIGINT)
+        it.signal(signal.SIGTERM)
         data = b""
         while piece := raw.chunk():
             data += piece
