@@ -12,9 +12,13 @@ inline thread_local bool counts_allocations = false;
 inline thread_local std::int64_t allocations = 0;
 
 /// Out of line: where the compiler sees malloc behind new, it takes delete for the wrong partner.
-[[gnu::noinline]] inline void* counted_memory(std::size_t bytes) {
+[[gnu::noinline]] inline void* counted_memory_or_null(std::size_t bytes) noexcept {
   if (counts_allocations) ++allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+
+[[gnu::noinline]] inline void* counted_memory(std::size_t bytes) {
+  if (void* memory = counted_memory_or_null(bytes)) return memory;
   throw std::bad_alloc();
 }
 
@@ -35,6 +39,13 @@ void* operator new(std::size_t bytes) {
 }
 void* operator new[](std::size_t bytes) {
   return deepinfer::test::counted_memory(bytes);
+}
+// Sanitizers have these of their own, which would not fit the deletes here.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return deepinfer::test::counted_memory_or_null(bytes);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return deepinfer::test::counted_memory_or_null(bytes);
 }
 void operator delete(void* memory) noexcept {
   std::free(memory);
