@@ -63,8 +63,8 @@ void ask_health(pointer self, std::uint64_t connection) {
     self->delayed_send(self, self->state.options.health_interval, tick_atom::value, connection);
   };
   self
-    ->request(state.session, control_time_limit, call_atom::value, std::string(verb::health),
-              std::string())
+    ->request(state.session, state.options.health_timeout, call_atom::value,
+              std::string(verb::health), std::string())
     .then(
       [self, note](const std::string& bytes) {
         const auto health = from_wire<node_health>(bytes);
@@ -75,7 +75,9 @@ void ask_health(pointer self, std::uint64_t connection) {
         if (has_model && known.misfit) return note(false, *known.misfit);
         note(now == health_state::ready, fmt::format("the node is {}", name_of(now)));
       },
-      [note](const caf::error& why) {
+      [self, connection, note](const caf::error& why) {
+        if (why == caf::sec::request_timeout || why == caf::sec::request_receiver_down)
+          return on_silent(self, connection);
         const auto failure = from_remote(why);
         note(failure.code == errc::not_found, failure.message);
       });

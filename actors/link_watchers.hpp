@@ -22,6 +22,9 @@ void tell_ready(remote_link_pointer self, bool is_ready, const std::string& why)
 /// them.
 void ask_health(remote_link_pointer self, std::uint64_t connection);
 
+/// The link's part: over the connection of that number the node gives no answer, not even an error.
+void on_silent(remote_link_pointer self, std::uint64_t connection);
+
 /// One watcher more, which is told what the others know; one less, which is told that it is gone.
 void watch(remote_link_pointer self, std::int32_t number, request_watcher_actor watcher);
 void unwatch(remote_link_pointer self, std::int32_t number, const request_watcher_actor& watcher);

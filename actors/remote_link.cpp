@@ -194,6 +194,21 @@ void on_lost(pointer self) {
   if (state.options.reconnects) retry(self);
 }
 
+}  // namespace
+
+/// Two nodes that connect to each other may lose a session without a word: the library keeps one
+/// connection for both, and who closes it tells nothing of it over the one that replaces it.
+void on_silent(pointer self, std::uint64_t connection) {
+  const auto session = self->state.session;
+  if (!session || connection != self->state.connections) return;
+  self->demonitor(session);
+  on_lost(self);
+  // Where it lives all the same, its requests end with it.
+  caf::anon_send_exit(session, caf::exit_reason::remote_link_unreachable);
+}
+
+namespace {
+
 void on_sink_down(pointer self, const caf::actor_addr& gone) {
   auto& state = self->state;
   std::vector<std::string> orphans;

@@ -3,8 +3,9 @@
 /// uses it, wire_protocol.hpp for what goes over the network.
 ///
 /// While there is no connection, requests and verbs are refused with not_ready. When one is lost,
-/// every open request gets its last chunk: finish `error`, code rank_lost. A chunk that does not
-/// follow the one before it ends its request with `internal`.
+/// or a question about the node's health is not answered in time, every open request gets its last
+/// chunk: finish `error`, code rank_lost. A chunk that does not follow the one before it ends its
+/// request with `internal`.
 /// A request without a window is sent with one, so that a client that stops reading costs the node
 /// no memory; its credit is given here, when chunks have arrived.
 #pragma once
@@ -54,6 +55,7 @@ struct remote_link_options {
   std::chrono::milliseconds wait_timeout{3'000};     ///< of who waits for the first connection
   bool reconnects = true;
   std::chrono::milliseconds health_interval{1'000};  ///< while somebody watches
+  std::chrono::milliseconds health_timeout{5'000};   ///< without an answer the connection is lost
   /// Why requests can't go to a node with this model; null: any will do. From an actor's thread.
   std::function<std::optional<std::string>(const model_info&)> misfit;
 };

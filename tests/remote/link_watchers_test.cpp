@@ -30,8 +30,9 @@ struct played_connection {
   std::mutex mutex;
   health_state health = health_state::ready;
   std::string model = "a";
-  int polls = 0;   ///< questions about its health that were answered
-  int models = 0;  ///< questions about its model, answered or not
+  bool is_silent = false;  ///< questions about its health get no answer
+  int polls = 0;           ///< questions about its health that were answered
+  int models = 0;          ///< questions about its model, answered or not
   std::vector<std::string> asked;
   caf::actor link;
   caf::actor session;
@@ -68,6 +69,7 @@ caf::behavior play_session(caf::event_based_actor* self, std::shared_ptr<played_
     [=](call_atom, const std::string& verb, const std::string& bytes) -> caf::result<std::string> {
       if (verb == verb::model) return self->delegate(it->keeper, call_atom::value, verb, bytes);
       const std::lock_guard lock(it->mutex);
+      if (it->is_silent) return self->make_response_promise();
       ++it->polls;
       node_health health;
       health.state = it->health;
@@ -129,7 +131,7 @@ request_watcher_actor::behavior_type note_all(request_watcher_actor::pointer,
 /// A link whose network is the test: each connection is the next of a list.
 class played_link {
 public:
-  played_link() {
+  explicit played_link(std::chrono::milliseconds health_timeout = patience) {
     auto& system = host->system();
     const auto connection_of = [this] { return connect(); };
     const auto door = system.spawn([connection_of](caf::event_based_actor*) -> caf::behavior {
@@ -151,6 +153,7 @@ public:
     options.to = {"played", 1};
     options.name = "link";
     options.health_interval = 1ms;
+    options.health_timeout = health_timeout;
     options.misfit = [](const model_info& there) -> std::optional<std::string> {
       if (there.names.front() == "a") return std::nullopt;
       return "it serves " + there.names.front();
@@ -256,6 +259,40 @@ TEST_CASE("what a node serves is told by its connection; what comes late speaks 
   }
   CHECK(eventually([&] { return heard->has("7 it serves b"); }));
   CHECK_FALSE(heard->has("7 ready"));
+}
+
+TEST_CASE("a node that says nothing any more has lost its requests, and is connected to anew") {
+  played_link it(1s);
+  const auto heard = std::make_shared<told>();
+  const auto watcher = it.watcher(heard);
+  tell_from_outside(it.link, watch_atom::value, 7, watcher);
+  const auto first = it.connection(0);
+  REQUIRE(is_asked_for_model(first));
+  it.answer_model(first);
+  REQUIRE(eventually([&] { return heard->has("7 ready"); }));
+  generate_request request = greedy(prompt_ids("a", 3), 5);
+  request.request_id = "r";
+  const client engine(
+    std::make_shared<client::state>(it.host->system(), caf::actor_cast<node_door_actor>(it.link)));
+  auto chunks = engine.generate(request);
+  REQUIRE_MESSAGE(chunks.has_value(), chunks.error().message);
+  // Its session lives on, as where the word of its end was lost.
+  first->read([&] { first->is_silent = true; });
+  const auto last = chunks->next(patience);
+  REQUIRE(last.has_value());
+  REQUIRE(last->has_value());
+  REQUIRE((*last)->finish);
+  CHECK((*last)->finish->code == errc::rank_lost);
+  CHECK(eventually([&] { return heard->has("7 ended r error 0"); }));
+  const auto second = it.connection(1);
+  REQUIRE(is_asked_for_model(second));
+  it.answer_model(second);
+  it.wait_for_polls(second, 2);
+  CHECK(eventually([&] { return heard->all().back() == "7 ready"; }));
+  const auto list =
+    ask_and_wait<request_list>(it.host->system(), it.link, patience, list_atom::value);
+  REQUIRE(list.has_value());
+  CHECK(list->requests.empty());
 }
 
 TEST_CASE("watchers that come and go leave nothing behind at a link") {
