@@ -2,6 +2,9 @@
 # Installs what is missing, builds, and lets the embedded tiny model answer a prompt.
 #   ./examples/quickstart.sh ["a prompt of your own"]
 set -euo pipefail
+case "${1-}" in
+  -h|--help) sed -n '2,3p' "$0"; exit 0 ;;
+esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 binary=build/release/bin/deepinfer
 
