@@ -9,6 +9,7 @@
 
 #include "runtime/http/body_fields.hpp"
 #include "runtime/http/json_text.hpp"
+#include "runtime/http/refused_fields.hpp"
 
 namespace deepinfer {
 namespace {
@@ -91,7 +92,7 @@ result<void> read_common(body_fields& body, const openai_limits& limits, openai_
   DI_TRY(job.lengths, read_lengths(body, request.sampling));
   DI_TRY_VOID(read_response_format(body, request.sampling));
   request.sampling.n = job.n;
-  return {};
+  return refuse_fields(body);
 }
 
 result<void> refuse_unless_false(body_fields& body, std::string_view name,

@@ -7,6 +7,7 @@
 #include "runtime/base/check.hpp"
 #include "runtime/base/json.hpp"
 #include "runtime/http/api_routes.hpp"
+#include "runtime/http/refused_fields.hpp"
 
 namespace deepinfer {
 namespace {
@@ -162,6 +163,15 @@ void set_bounds(json::object& schemas, std::int32_t max_n, std::int32_t vocab_si
   if (vocab_size > 0) schemas.at("TokenId").as_object()["maximum"] = vocab_size - 1;
 }
 
+/// What is refused is there with the values that ask for nothing.
+void add_refused_fields(json::object& schemas) {
+  for (const auto* name : {"ChatRequest", "CompletionRequest"}) {
+    auto& properties = schemas.at(name).at("properties").as_object();
+    for (const auto& field : refused_fields())
+      properties[field.name] = json::object{{"enum", field.accepted}};
+  }
+}
+
 }  // namespace
 
 std::string openapi_text(std::int32_t max_n, std::int32_t vocab_size) {
@@ -174,6 +184,7 @@ std::string openapi_text(std::int32_t max_n, std::int32_t vocab_size) {
   auto schemas = parse_json(openapi_schemas());
   DI_CHECK(schemas.has_value(), "{}", schemas.error().message);
   set_bounds(schemas->as_object(), max_n, vocab_size);
+  add_refused_fields(schemas->as_object());
   json::object schemes{{"bearer", {{"type", "http"}, {"scheme", "bearer"}}},
                        {"key", {{"type", "apiKey"}, {"in", "header"}, {"name", "x-api-key"}}}};
   const json::array security{json::object{{"bearer", json::array{}}},

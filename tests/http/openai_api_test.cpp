@@ -387,6 +387,23 @@ TEST_CASE("openapi.json names every field of a request that has an effect") {
   CHECK(read_openai_request(openai_endpoint::chat, chat + "}", {})->ignored.empty());
 }
 
+TEST_CASE("openapi.json says which values are taken of a field that is otherwise refused") {
+  const auto read = parse_json(openapi_text(16, 0)).value();
+  for (const auto* schema : {"ChatRequest", "CompletionRequest"}) {
+    const auto& fields =
+      read.at("components").at("schemas").at(schema).at("properties").as_object();
+    for (const auto* name : {"guided_json", "structured_outputs", "functions", "modalities"}) {
+      CAPTURE(name);
+      for (const auto& value : fields.at(name).at("enum").as_array()) {
+        const auto rest = ",\"" + std::string(name) + "\":" + to_text(value) + "}";
+        const auto chat = R"({"messages":[{"role":"user","content":"hi"}])" + rest;
+        CHECK(read_openai_request(openai_endpoint::chat, chat, {}));
+        CHECK(read_openai_request(openai_endpoint::completion, R"({"prompt":"a")" + rest, {}));
+      }
+    }
+  }
+}
+
 TEST_CASE("what a header says is used only where it is well formed") {
   const auto trace = [](const std::string& value) {
     http_request request;

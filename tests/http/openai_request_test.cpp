@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include <fmt/format.h>
+
 #include "runtime/http/openai_request.hpp"
 
 using namespace deepinfer;
@@ -256,6 +258,55 @@ TEST_CASE("what is not built is refused, not dropped") {
         "include_stop_str_in_output");
   CHECK(refused(chat, R"({})").param == "messages");
   CHECK(refused(chat, R"({"messages":"hi"})").param == "messages");
+}
+
+TEST_CASE("a constraint or a behaviour that is not there is refused, not ignored") {
+  for (const auto* name : {"guided_json",
+                           "json_schema",
+                           "guided_regex",
+                           "guided_choice",
+                           "guided_grammar",
+                           "structured_outputs",
+                           "structural_tag",
+                           "grammar",
+                           "regex",
+                           "ebnf",
+                           "functions",
+                           "function_call",
+                           "use_beam_search",
+                           "modalities",
+                           "audio",
+                           "prediction",
+                           "logit_processors",
+                           "logits_processors",
+                           "custom_logit_processor",
+                           "bad_words",
+                           "allowed_token_ids",
+                           "prompt_logprobs",
+                           "truncate_prompt_tokens",
+                           "chat_template",
+                           "documents",
+                           "web_search_options"}) {
+    const auto key = fmt::format("\"{}\":", name);
+    for (const auto* value : {R"("x")", R"({"type":"object"})", R"(["x"])", "true", "1"})
+      refused_by_both(key + value, name);
+    openai_limits strict;
+    strict.strict_fields = true;
+    for (const auto* value : {"null", "false", R"("")", "[]"}) {
+      CHECK(read(chat, chat_body(key + value), strict).ignored.empty());
+      CHECK(read(completion, completion_body(key + value), strict).ignored.empty());
+    }
+  }
+  refused_by_both(R"("modalities":["text","audio"])", "modalities");
+  CHECK(read(chat, chat_body(R"("modalities":["text"])")).ignored.empty());
+  for (const auto* choice : {R"("auto")", R"("none")"})
+    CHECK(read(chat, chat_body(std::string(R"("function_call":)") + choice)).ignored.empty());
+  CHECK(read(chat, chat_body(R"("structured_outputs":{})")).ignored.empty());
+  // An empty schema is one: any JSON.
+  refused_by_both(R"("guided_json":{})", "guided_json");
+  refused_by_both(R"("json_schema":{})", "json_schema");
+  CHECK(refused(chat, chat_body(R"("guided_regex":"a+")")).message ==
+        "guided_regex: is not supported yet, \"response_format\": {\"type\": \"json_object\"} is");
 }
 
 TEST_CASE("thinking is known before the engine tells") {

@@ -85,9 +85,10 @@ def test_d27_bad_schema(server, schema):
 
 
 def test_d28_pathological_grammar(server):
-    for extra in ({"guided_regex": "(a*)*" * 50}, {"structured_outputs": {"regex": "a{0,100000}"}}):
-        reply = server.post(CHAT, chat_body("#fox", **extra))
-        assert reply.status_code in (200, 400), reply.text
+    """Grammars are not built yet: refused by name, whatever they are."""
+    for name, value in (("guided_regex", "(a*)*" * 50), ("structured_outputs", {"regex": "a{0,100000}"})):
+        error_of(server.post(CHAT, chat_body("#fox", **{name: value})), param=name)
+        error_of(server.post(PLAIN, {"prompt": "a", name: value}), param=name)
 
 
 def test_d30_large_bodies(server):
