@@ -306,6 +306,7 @@ std::string help_text(const command_line& command) {
   constexpr std::size_t help_column = 34;
   auto out = fmt::format("{}\n\nUsage: {} [FLAGS]{}{}\n", command.summary, command.program,
                          command.positionals.empty() ? "" : " ", command.positionals);
+  if (!command.details.empty()) out += "\n" + command.details;
   std::vector<std::string> groups{""};
   for (const auto& f : command.flags)
     if (std::find(groups.begin(), groups.end(), f.group) == groups.end()) groups.push_back(f.group);

@@ -39,6 +39,7 @@ struct command_line {
   std::int32_t positionals_min = 0;
   std::int32_t positionals_max = 0;
   std::vector<flag> flags = {};  ///< -h, --help, -v, -q are added
+  std::string details = {};      ///< lines of help between usage and flags
 };
 
 /// A flag with a value; `usual` is the default as text.

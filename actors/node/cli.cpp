@@ -137,7 +137,8 @@ command_line command_line_of(const command& c) {
                     .positionals = c.positionals,
                     .positionals_min = c.positionals_min,
                     .positionals_max = c.positionals_max,
-                    .flags = c.flags};
+                    .flags = c.flags,
+                    .details = c.details};
   if (!c.takes_settings) return line;
   line.flags.push_back({.name = "config",
                         .help = "YAML file of settings",

@@ -43,6 +43,7 @@ struct command {
   std::int32_t positionals_min = 0;
   std::int32_t positionals_max = 0;
   std::vector<flag> flags = {};
+  std::string details = {};  ///< lines of its help, e.g. the format of its file
   /// Also `--config FILE` and every flag of the schema that is not among `flags`.
   bool takes_settings = false;
   /// Does a setting mean something to it? Help shows no others; it says itself what it makes of

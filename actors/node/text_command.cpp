@@ -39,18 +39,20 @@ std::vector<flag> text_flags() {
            .value_name = "FILE"}};
 }
 
+result<std::string> text_model(const cli_context& context, const parsed_flags& flags) {
+  engine_settings settings;
+  const auto found = context.environment.find("DEEPINFER_MODEL");
+  if (found != context.environment.end()) settings.model.path = found->second;
+  if (const auto given = flags.text("model")) settings.model.path = *given;
+  return model_directory(context, settings);
+}
+
 result<tokenizer> open_tokenizer(const cli_context& context, const parsed_flags& flags,
                                  bool is_v41) {
   auto place = flags.text("tokenizer");
   if (!place) {
     is_v41 = true;
-    place = flags.text("model");
-    if (const auto found = context.environment.find("DEEPINFER_MODEL");
-        !place && found != context.environment.end())
-      place = found->second;
-  }
-  if (!place) {
-    DI_TRY(place, embedded_model(context));
+    DI_TRY(place, text_model(context, flags));
   }
   auto opened = tokenizer::open(*place);
   if (!opened) {

@@ -15,9 +15,12 @@ namespace deepinfer {
 /// --tokenizer, --model and --jsonl.
 std::vector<flag> text_flags();
 
-/// The tokenizer of --tokenizer DIR, else of --model DIR or DEEPINFER_MODEL, else of the embedded
-/// model. For V4.1 (`tokenizer::as_v41`) where a model's directory is meant or `is_v41` says so;
-/// its warnings are logged. Errors: bad_checkpoint, io_failed.
+/// The directory of --model or DEEPINFER_MODEL, else of the embedded model.
+result<std::string> text_model(const cli_context& context, const parsed_flags& flags);
+
+/// The tokenizer of --tokenizer DIR, else of `text_model`. For V4.1 (`tokenizer::as_v41`) where a
+/// model's directory is meant or `is_v41` says so; its warnings are logged. Errors:
+/// bad_checkpoint, io_failed.
 result<tokenizer> open_tokenizer(const cli_context& context, const parsed_flags& flags,
                                  bool is_v41);
 

@@ -33,11 +33,6 @@ bool open_requests_are(const serving_binary& server, int number) {
   return true;
 }
 
-std::string post(const std::string& path, const std::string& body) {
-  return "POST " + path + " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n" +
-         "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
-}
-
 }  // namespace
 
 TEST_CASE("serve says when it is ready, answers over HTTP, and SIGTERM ends it with 0") {
@@ -53,8 +48,8 @@ TEST_CASE("serve says when it is ready, answers over HTTP, and SIGTERM ends it w
   CHECK_FALSE(holds(health.body, "\"node\":\"\""));
   CHECK(get(port, "/health/ready").status == 200);
   raw_client asking(port);
-  REQUIRE(asking.send(
-    post("/v1/completions", R"({"prompt":"Once there was","max_tokens":4,"temperature":0})")));
+  REQUIRE(asking.send(post_request(
+    "/v1/completions", R"({"prompt":"Once there was","max_tokens":4,"temperature":0})")));
   const auto answer = asking.read_answer();
   CHECK(answer.status == 200);
   const auto read = parse_json(answer.body);
@@ -170,9 +165,9 @@ TEST_CASE("a stream that runs when SIGTERM comes is finished, new requests are r
   REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
   const auto port = server.http_port();
   raw_client reader(port);
-  REQUIRE(
-    reader.send(post("/v1/completions", R"({"prompt":"Once","max_tokens":200,"temperature":0,)"
-                                        R"("ignore_eos":true,"stream":true})")));
+  REQUIRE(reader.send(post_request("/v1/completions",
+                                   R"({"prompt":"Once","max_tokens":200,"temperature":0,)"
+                                   R"("ignore_eos":true,"stream":true})")));
   REQUIRE(reader.read_until("data: "));
   raw_client late(port);  // its connection is there before the drain begins
   server.signal(SIGTERM);
@@ -180,7 +175,7 @@ TEST_CASE("a stream that runs when SIGTERM comes is finished, new requests are r
   // The drain is a message: what overtakes it is served.
   auto refused = raw_answer{};
   for (int turn = 0; turn < 50 && refused.status != 503; ++turn) {
-    REQUIRE(late.send(post("/v1/completions", R"({"prompt":"Once","max_tokens":1})")));
+    REQUIRE(late.send(post_request("/v1/completions", R"({"prompt":"Once","max_tokens":1})")));
     refused = late.read_answer();
   }
   CHECK(refused.status == 503);
@@ -197,9 +192,9 @@ TEST_CASE("what runs at the end of a drain ends with server_shutdown, and the co
   serving_binary server(serve_args({"--shutdown-timeout", "0s", "--script", slow_script(place)}));
   REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
   raw_client reader(server.http_port());
-  REQUIRE(
-    reader.send(post("/v1/completions", R"({"prompt":"Once","max_tokens":2000,"temperature":0,)"
-                                        R"("ignore_eos":true,"stream":true})")));
+  REQUIRE(reader.send(post_request("/v1/completions",
+                                   R"({"prompt":"Once","max_tokens":2000,"temperature":0,)"
+                                   R"("ignore_eos":true,"stream":true})")));
   REQUIRE(reader.read_until("data: "));
   server.signal(SIGTERM);
   const auto answer = reader.read_answer();
@@ -214,9 +209,9 @@ TEST_CASE(
   serving_binary server(serve_args({"--script", slow_script(place), "--shutdown-timeout", "1h"}));
   REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
   const auto asked = [](const std::string& more) {
-    return post("/v1/completions", R"({"prompt":"Once","max_tokens":2000,"temperature":0,)"
-                                   R"("ignore_eos":true)" +
-                                     more + "}");
+    return post_request("/v1/completions", R"({"prompt":"Once","max_tokens":2000,"temperature":0,)"
+                                           R"("ignore_eos":true)" +
+                                             more + "}");
   };
   const auto stream = R"(,"stream":true)";
   raw_client reader(server.http_port());
@@ -245,8 +240,8 @@ TEST_CASE("the end of a drain tells an answer that is not streamed, too") {
   serving_binary server(serve_args({"--shutdown-timeout", "0s", "--script", slow_script(place)}));
   REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
   raw_client whole(server.http_port());
-  REQUIRE(whole.send(post("/v1/completions", R"({"prompt":"Once","max_tokens":2000,)"
-                                             R"("ignore_eos":true})")));
+  REQUIRE(whole.send(post_request("/v1/completions", R"({"prompt":"Once","max_tokens":2000,)"
+                                                     R"("ignore_eos":true})")));
   REQUIRE(open_requests_are(server, 1));
   server.signal(SIGTERM);
   const auto refused = whole.read_answer();
@@ -260,8 +255,8 @@ TEST_CASE("the same signal twice at once, as timeout and wrappers send it, is on
   serving_binary server(serve_args({"--script", slow_script(place), "--shutdown-timeout", "1h"}));
   REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
   raw_client reader(server.http_port());
-  REQUIRE(reader.send(post("/v1/completions", R"({"prompt":"Once","max_tokens":40,)"
-                                              R"("ignore_eos":true,"stream":true})")));
+  REQUIRE(reader.send(post_request("/v1/completions", R"({"prompt":"Once","max_tokens":40,)"
+                                                      R"("ignore_eos":true,"stream":true})")));
   REQUIRE(reader.read_until("data: "));
   server.signal(SIGTERM);
   server.signal(SIGTERM);
@@ -274,8 +269,8 @@ TEST_CASE("a third signal ends the process with 130") {
   serving_binary server(serve_args({"--script", slow_script(place), "--shutdown-timeout", "1h"}));
   REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
   raw_client reader(server.http_port());
-  REQUIRE(reader.send(post("/v1/completions", R"({"prompt":"Once","max_tokens":2000,)"
-                                              R"("ignore_eos":true,"stream":true})")));
+  REQUIRE(reader.send(post_request("/v1/completions", R"({"prompt":"Once","max_tokens":2000,)"
+                                                      R"("ignore_eos":true,"stream":true})")));
   REQUIRE(reader.read_until("data: "));
   server.signal(SIGTERM);
   REQUIRE(server.wait_for_line("stopping: "));

@@ -111,6 +111,11 @@ std::string slow_script(const temp_directory& place) {
   return place.file("slow.json");
 }
 
+std::string post_request(const std::string& path, const std::string& body) {
+  return "POST " + path + " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n" +
+         "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
 std::vector<std::string> serve_args(std::vector<std::string> more) {
   std::vector<std::string> out{"serve", "--port",          "0",   "--actor-port",
                                "0",     "--num-kv-blocks", "256", "--num-threads",

@@ -48,6 +48,9 @@ private:
 /// running when a test looks.
 std::string slow_script(const temp_directory& place);
 
+/// A POST of a JSON body, as bytes.
+std::string post_request(const std::string& path, const std::string& body);
+
 /// `serve` with the embedded model on free ports, few threads and little memory.
 std::vector<std::string> serve_args(std::vector<std::string> more = {});
 

@@ -1,14 +1,19 @@
 #include <doctest/doctest.h>
 
+#include <cstdio>
+#include <filesystem>
 #include <functional>
 
 #include "runtime/base/file.hpp"
 #include "runtime/base/json.hpp"
 #include "tests/cli/run_binary.hpp"
+#include "tests/cli/serving_binary.hpp"
+#include "tests/http/raw_client.hpp"
 #include "tests/support/deepseek_tokenizer.hpp"
 #include "tests/support/temp_directory.hpp"
 
 using namespace deepinfer;
+using deepinfer::test::raw_client;
 
 namespace {
 
@@ -68,6 +73,27 @@ bool same(const json::object& a, const json::object& b, std::initializer_list<co
     if (!found || *found != a.at(key)) return false;
   }
   return true;
+}
+
+/// What a shell prints that finds the binary by its name.
+std::string shell_output(const std::string& line) {
+  const auto bin = std::filesystem::absolute(DI_BINARY).parent_path().string();
+  std::string out;
+  auto* pipe = ::popen(("PATH='" + bin + "':\"$PATH\"; " + line).c_str(), "r");
+  REQUIRE(pipe);
+  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) out += static_cast<char>(c);
+  CHECK(::pclose(pipe) == 0);
+  return out;
+}
+
+/// The line of a command's help that follows "Example:".
+std::string example_of(const std::string& command) {
+  const auto help = run_binary({command, "--help"}).out;
+  const std::string mark = "Example:\n";
+  const auto at = help.find(mark);
+  REQUIRE_MESSAGE(at != std::string::npos, help);
+  const auto begin = at + mark.size();
+  return help.substr(begin, help.find('\n', begin) - begin);
 }
 
 }  // namespace
@@ -136,6 +162,69 @@ TEST_CASE("render and tokenize give the embedded model's own prompts and ids") {
       {"tokenize", "--json"}, {.input = std::string(record.at("prompt_text").as_string())}));
     CHECK(ids.at("ids") == record.at("prompt_ids"));
   }
+}
+
+TEST_CASE("render takes the requests that /render of a server takes, and gives their prompt") {
+  serving_binary server(serve_args());
+  REQUIRE_MESSAGE(server.wait_for_line("Ready: http://127.0.0.1:"), server.err());
+  const auto ask = [&](const std::string& body) {
+    raw_client it(server.http_port());
+    REQUIRE(it.send(post_request("/render", body)));
+    return it.read_answer();
+  };
+  const std::string chat = R"({"messages":[{"role":"user","content":"Hi"}])";
+  for (const auto* rest :
+       {"", R"("model":null)", R"("model":"tiny-v41")", R"("thinking":{"type":"enabled"})",
+        R"("reasoning_effort":"low","n":2,"top_k":-1,"user":"u","logprobs":false)",
+        R"("stream":true,"stream_options":{"include_usage":true})"}) {
+    CAPTURE(rest);
+    const auto body = chat + (*rest ? "," : "") + rest + "}";
+    const auto served = ask(body);
+    REQUIRE_MESSAGE(served.status == 200, served.body);
+    const auto expected = parse_json(served.body).value();
+    const auto done = object_of(run_binary({"render", "--ids", "-"}, {.input = body}));
+    CHECK(done.at("prompt") == expected.at("prompt"));
+    CHECK(done.at("ids") == expected.at("tokens"));
+  }
+  for (const auto* wrong : {R"("model":"other")", R"("model":7)", R"("thinking":5)"}) {
+    CAPTURE(wrong);
+    const auto body = chat + "," + wrong + "}";
+    CHECK(ask(body).status >= 400);
+    CHECK(run_binary({"render", "-"}, {.input = body}).code == 2);
+  }
+  const auto other = run_binary({"render", "-"}, {.input = chat + R"(,"model":"other"})"});
+  CHECK(holds(other.err, "model \"other\" is not served here, only tiny-v41, DeepSeek-V4-Pro, "
+                         "DeepSeek-V4.1-Flash"));
+}
+
+TEST_CASE("render knows a model by its directory, and tiny as the embedded one") {
+  const std::string body = R"({"messages":[{"role":"user","content":"Hi"}],"model":"named"})";
+  const temp_directory place;
+  std::filesystem::create_directory_symlink(DI_SOURCE_DIR "/examples/models/tiny-v41",
+                                            place.file("named"));
+  const auto named =
+    object_of(run_binary({"render", "--model", place.file("named") + "/", "-"}, {.input = body}));
+  const auto by_variable = object_of(run_binary(
+    {"render", "-"}, {.input = body, .environment = {{"DEEPINFER_MODEL", place.file("named")}}}));
+  CHECK(by_variable == named);
+  const std::string nameless = R"({"messages":[{"role":"user","content":"Hi"}]})";
+  CHECK(object_of(run_binary({"render", "--model", "tiny", "-"}, {.input = nameless})) == named);
+  // Beside a tokenizer no model has to be there.
+  CHECK(
+    object_of(run_binary({"render", "--tokenizer", place.file("named"), "-"},
+                         {.input = nameless,
+                          .environment = {{"DEEPINFER_MODEL", place.file("named/config.json")}}}))
+      .at("prompt") == named.at("prompt"));
+}
+
+TEST_CASE("the examples in the help of render and parse work as they are written") {
+  const auto rendered = parse_json(shell_output(example_of("render")));
+  REQUIRE(rendered);
+  CHECK(holds(std::string(rendered->at("prompt").as_string()), "<｜User｜>"));
+  const auto parsed = parse_json(shell_output(example_of("parse")));
+  REQUIRE(parsed);
+  CHECK_FALSE(parsed->at("reasoning").as_string().empty());
+  CHECK_FALSE(parsed->at("content").as_string().empty());
 }
 
 TEST_CASE("parse splits reasoning, content and tool calls, from text or from ids") {
