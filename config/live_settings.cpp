@@ -48,9 +48,9 @@ result<const setting_info*> find_setting(const std::string& key) {
     if (info.key == key) return &info;
     keys.push_back(info.key);
   }
-  return fail(errc::not_found,
-              fmt::format("key: found '{}', which is no setting{}", key, did_you_mean(key, keys)),
-              "key");
+  return fail(
+    errc::not_found,
+    fmt::format("key: found '{}', which is no setting{}", key, did_you_mean_key(key, keys)), "key");
 }
 
 /// The value as the schema spells it, or why it is none.

@@ -15,6 +15,10 @@ char folded(char c) {
   return c == '-' ? '_' : c;
 }
 
+std::string_view last_part(std::string_view key) {
+  return key.substr(key.rfind('.') + 1);
+}
+
 }  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -53,6 +57,21 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
                          std::string_view prefix) {
   const auto best = nearest_word(word, candidates);
   return best.empty() ? std::string() : fmt::format("; did you mean '{}{}'?", prefix, best);
+}
+
+std::string did_you_mean_key(std::string_view key, std::span<const std::string> known) {
+  const auto name = last_part(key);
+  if (name.size() < key.size())
+    if (auto near = did_you_mean(key, known); !near.empty()) return near;
+  std::vector<std::string> names;
+  for (const auto& it : known) names.emplace_back(last_part(it));
+  const auto best = nearest_word(name, names);
+  if (best.empty()) return name.size() < key.size() ? std::string() : did_you_mean(key, known);
+  // Two sections may have settings of one name.
+  std::string out;
+  for (const auto& it : known)
+    if (last_part(it) == best) out += fmt::format("{}'{}'", out.empty() ? "" : " or ", it);
+  return fmt::format("; did you mean {}?", out);
 }
 
 }  // namespace deepinfer

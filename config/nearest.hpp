@@ -20,4 +20,8 @@ std::string nearest_word(std::string_view word, std::span<const std::string> can
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates,
                          std::string_view prefix = "");
 
+/// The same of a key with a section: "log_level" and "server.log_level" are near to
+/// "observability.log_level".
+std::string did_you_mean_key(std::string_view key, std::span<const std::string> known);
+
 }  // namespace deepinfer

@@ -30,7 +30,7 @@ result<json::object> pick(const json::object& all, const std::optional<std::stri
   }
   if (!out.empty()) return out;
   return fail(errc::bad_config,
-              fmt::format("found '{}', which is no setting{}", *key, did_you_mean(*key, keys)));
+              fmt::format("found '{}', which is no setting{}", *key, did_you_mean_key(*key, keys)));
 }
 
 result<int> get(const cli_context& context, const parsed_flags& flags) {

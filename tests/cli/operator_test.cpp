@@ -144,6 +144,12 @@ TEST_CASE("config get shows what holds, config set changes it and says what was"
     CHECK(holds(unknown.err, "found 'engine.dpeth', which is no setting"));
     CHECK(holds(unknown.err, "did you mean 'engine.depth'?"));
   }
+  for (const auto& words : {std::vector<std::string>{"config", "get", "log_level"},
+                            std::vector<std::string>{"config", "set", "log_level", "debug"}}) {
+    const auto unknown = with_key(words);
+    CHECK(unknown.code == 2);
+    CHECK(holds(unknown.err, "did you mean 'observability.log_level'?"));
+  }
 }
 
 TEST_CASE("drain waits for what is open, refuses what is new, and can be undone") {

@@ -85,6 +85,8 @@ TEST_CASE("a change that cannot be made says why") {
           .starts_with("server.port: needs a restart; what may change"));
   CHECK(message_of("engine.dpeth", "1", errc::not_found) ==
         "key: found 'engine.dpeth', which is no setting; did you mean 'engine.depth'?");
+  CHECK(message_of("log_level", "debug", errc::not_found) ==
+        "key: found 'log_level', which is no setting; did you mean 'observability.log_level'?");
   CHECK(message_of("engine.depth", "4", errc::invalid_argument) ==
         "engine.depth: found '4', expected a whole number from 1 to 3");
   CHECK(message_of("server.routing", "random", errc::invalid_argument)

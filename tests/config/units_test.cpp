@@ -73,3 +73,19 @@ TEST_CASE("a suggestion is the nearest word, and none is made for a word that is
   CHECK(nearest_word(std::string(100'000, 'a'), known).empty());
   CHECK(did_you_mean("sed", known, "--") == "; did you mean '--seed'?");
 }
+
+TEST_CASE("a key is suggested for its name without a section, or in another one") {
+  const std::vector<std::string> known{"server.host", "server.port", "actor.host", "engine.depth",
+                                       "observability.log_level"};
+  const auto is = [&](const char* word, const std::string& suggestion) {
+    CAPTURE(word);
+    CHECK(did_you_mean_key(word, known) == suggestion);
+  };
+  is("log_level", "; did you mean 'observability.log_level'?");
+  is("--log-level", "; did you mean 'observability.log_level'?");
+  is("log_levle", "; did you mean 'observability.log_level'?");
+  is("server.log_level", "; did you mean 'observability.log_level'?");
+  is("engine.dpeth", "; did you mean 'engine.depth'?");
+  is("host", "; did you mean 'server.host' or 'actor.host'?");
+  for (const auto* word : {"", ".", "temperature", "engine."}) is(word, "");
+}
