@@ -48,11 +48,14 @@ std::string overview(const std::vector<command>& commands, const std::string& gr
                           "Usage: {} COMMAND [FLAGS] [ARGUMENTS]\n\nCommands:\n",
                           caller);
   for (const auto& c : commands) text += fmt::format("  {:<18}{}\n", c.name, c.summary);
-  text += fmt::format("\n'{} COMMAND --help' lists the flags of a command.\n"
-                      "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 model cannot be "
-                      "loaded, 4 port in use,\n"
-                      "5 device, 130 interrupted.\n",
-                      caller);
+  text +=
+    fmt::format("\n'{} COMMAND --help' lists the flags of a command.\n"
+                "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 model cannot be "
+                "loaded, 4 port in use,\n"
+                "5 device, 10 to 12 of run (a check failed, a file was skipped under --strict, "
+                "the time was up),\n"
+                "130 interrupted.\n",
+                caller);
   return text;
 }
 

@@ -111,6 +111,8 @@ TEST_CASE("without a command the usage is a mistake, with --help it is the resul
   CHECK(help.code == 0);
   CHECK(help.err.empty());
   CHECK(help.out == bare.err);
+  CHECK(holds(help.out, "10 to 12 of run (a check failed, a file was skipped under --strict, the "
+                        "time was up)"));
 }
 
 TEST_CASE("every command of the list has help with its flags, defaults and usage") {
