@@ -144,11 +144,17 @@ public:
     if (engine.prefix_host_blocks() > 0 && !engine.prefix_cache())
       return conflict("engine.prefix_host_blocks", "engine.prefix_cache",
                       "without a prefix cache nothing is kept");
-    if (engine.replay() == v1::REPLAY_OFF) return {};
-    if (engine.prefix_cache() && origins_[index_of("engine.prefix_cache")].from != source::defaults)
+    if (engine.replay() == v1::REPLAY_OFF || !engine.prefix_cache()) return {};
+    auto& origin = origins_[index_of("engine.prefix_cache")];
+    if (origin.from != source::defaults)
       return conflict("engine.replay", "engine.prefix_cache",
                       "late layers have not seen what a cached prefix would need");
+    if (engine.prefix_host_blocks() > 0)
+      return conflict("engine.prefix_host_blocks", "engine.replay",
+                      "replay turns the prefix cache off, so nothing is kept");
     root_.mutable_engine()->set_prefix_cache(false);
+    origin.place =
+      fmt::format("because of engine.replay ({})", origins_[index_of("engine.replay")].place);
     return {};
   }
 

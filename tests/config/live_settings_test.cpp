@@ -120,3 +120,26 @@ TEST_CASE("what the engine has chosen is told as such, and what was given stays"
   REQUIRE(change);
   CHECK(print_effective(change->next).find("# chosen at load") != std::string::npos);
 }
+
+TEST_CASE("a prefix cache that replay has turned off says so, and leaves nothing to the host") {
+  parsed_flags flags;
+  flags.values = {{"replay", {"compact"}}, {"replay-keep-tokens", {"94"}}};
+  const auto origin = [&] {
+    const auto config = make_effective({.file = {}, .environment = {}, .flags = flags});
+    REQUIRE_MESSAGE(config, config.error().message);
+    CHECK_FALSE(config->settings.engine.prefix_cache);
+    const auto shown = parse_json(print_effective_json(*config)).value().at("engine.prefix_cache");
+    CHECK(shown.at("value") == false);
+    return std::string(shown.at("origin").as_string());
+  };
+  CHECK(origin() == "because of engine.replay (--replay)");
+  flags.values["prefix-cache"] = {"false"};
+  CHECK(origin() == "--prefix-cache");
+  flags.values.erase("prefix-cache");
+  flags.values["prefix-host-blocks"] = {"4"};
+  const auto kept = make_effective({.file = {}, .environment = {}, .flags = flags});
+  REQUIRE_FALSE(kept);
+  CHECK(kept.error().message ==
+        "--prefix-host-blocks: engine.prefix_host_blocks and engine.replay: replay turns the "
+        "prefix cache off, so nothing is kept");
+}
