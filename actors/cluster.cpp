@@ -20,6 +20,10 @@ namespace {
 constexpr std::size_t max_members = 1024;
 constexpr std::size_t max_name_bytes = 256;
 
+/// What a join is answered with: one that was not known, and one that was.
+constexpr const char* join_is_new = "welcome";
+constexpr const char* join_is_known = "known";
+
 using clock = std::chrono::steady_clock;
 
 using cluster_actor = request_watcher_actor::extend<
@@ -40,7 +44,10 @@ struct member {
   bool is_up = false;
   bool is_announced = false;  ///< `on_peer` was called
   std::string reason;
-  clock::time_point said_join;
+  clock::time_point said_join;  ///< it, to this one
+  bool is_join_due = false;     ///< this one's join waits for an answer, or for the connection
+  bool has_joined = false;      ///< this one, as the newest answer said
+  std::string join_failure;     ///< that was logged last
 };
 
 struct cluster_state {
@@ -83,6 +90,7 @@ std::int32_t add(pointer self, origin from, const host_address& at, std::string 
   link.api_key = state.options.api_key;
   link.name = state.own.name;
   link.connect_timeout = state.options.connect_timeout;
+  link.wait_timeout = state.options.connect_timeout;
   link.health_interval = state.options.health_interval;
   link.misfit = state.options.misfit;
   const auto number = ++state.added;
@@ -175,7 +183,7 @@ result<std::string> take_join(pointer self, const std::string& bytes) {
   for (auto& [number, it] : state.members) {
     if (it.from != origin::joined || it.name != asked.name) continue;
     it.said_join = clock::now();
-    if (it.at.host == at.host && it.at.port == at.port) return to_wire(text_reply{"known"});
+    if (it.at.host == at.host && it.at.port == at.port) return to_wire(text_reply{join_is_known});
     // Two that take turns under one name would end each other's requests.
     if (it.is_up)
       return fail(errc::invalid_argument,
@@ -189,7 +197,7 @@ result<std::string> take_join(pointer self, const std::string& bytes) {
     return fail(errc::overloaded, fmt::format("{} nodes are known", state.members.size()));
   log(severity::info, "node {} at {} asks for requests", asked.name, format_host_address(at));
   add(self, origin::joined, at, asked.name);
-  return to_wire(text_reply{"welcome"});
+  return to_wire(text_reply{join_is_new});
 }
 
 std::string list_nodes(pointer self) {
@@ -211,27 +219,56 @@ std::string list_nodes(pointer self) {
   return to_wire(out);
 }
 
-void say_join(pointer self, std::int32_t number, const member& it) {
-  auto& state = self->state;
-  const auto bytes = to_wire(join_call{state.own.name, state.own.host, state.own.port});
-  ask(self, it.link, control_time_limit, call_atom::value, std::string(verb::join), bytes)
-    .then([](const std::string&) {},
-          [self, number](const caf::error& why) {
-            const auto found = self->state.members.find(number);
-            if (found == self->state.members.end()) return;
-            auto& told = found->second;
-            const auto failure = from_caf(why);
-            if (told.reason != failure.message)
-              log(severity::warning, "node at {} is not joined: {}", format_host_address(told.at),
-                  failure.message);
-            told.reason = failure.message;
-          });
+void on_join_answer(member& told, const std::string& name, bool is_new) {
+  const bool was_joined = std::exchange(told.has_joined, true);
+  told.join_failure.clear();
+  if (told.is_up) told.reason.clear();
+  if (was_joined && !is_new) return;
+  log(severity::info, "joined the node {} at {}: it may send requests here", name,
+      format_host_address(told.at));
+}
+
+void on_join_failure(member& told, const error& failure) {
+  told.has_joined = false;
+  told.reason = failure.message;
+  if (std::exchange(told.join_failure, failure.message) == failure.message) return;
+  log(severity::warning, "node at {} is not joined: {}", format_host_address(told.at),
+      failure.message);
+}
+
+/// Waits for the connection first: while it is being made nothing has failed.
+void say_join(pointer self, std::int32_t number, member& it) {
+  if (std::exchange(it.is_join_due, true)) return;
+  const auto ended = [self, number](auto&& note) {
+    const auto found = self->state.members.find(number);
+    if (found == self->state.members.end()) return;
+    found->second.is_join_due = false;
+    note(found->second);
+  };
+  const auto on_failure = [ended](const caf::error& why) {
+    ended([&](member& told) { on_join_failure(told, from_caf(why)); });
+  };
+  self->request(it.link, caf::infinite, open_atom::value)
+    .then(
+      [self, link = it.link, ended, on_failure](const std::string& name) {
+        const auto& own = self->state.own;
+        ask(self, link, control_time_limit, call_atom::value, std::string(verb::join),
+            to_wire(join_call{own.name, own.host, own.port}))
+          .then(
+            [ended, name](const std::string& bytes) {
+              const auto reply = from_wire<text_reply>(bytes);
+              const bool is_new = reply && reply->text == join_is_new;
+              ended([&](member& told) { on_join_answer(told, name, is_new); });
+            },
+            on_failure);
+      },
+      on_failure);
 }
 
 void turn(pointer self) {
   auto& state = self->state;
   std::vector<std::int32_t> gone;
-  for (const auto& [number, it] : state.members) {
+  for (auto& [number, it] : state.members) {
     if (it.from == origin::told) say_join(self, number, it);
     const bool is_silent = clock::now() - it.said_join > state.options.forget_after;
     if (it.from == origin::joined && !it.is_up && is_silent) gone.push_back(number);

@@ -10,6 +10,7 @@
 #include "runtime/base/metrics.hpp"
 #include "tests/actors/hash_node.hpp"
 #include "tests/remote/child_process.hpp"
+#include "tests/support/captured_log.hpp"
 
 using namespace deepinfer;
 using namespace deepinfer::test;
@@ -20,20 +21,24 @@ namespace {
 /// A node of a cluster in this process, without an engine of its own: what it is told of others.
 class meeting_point {
 public:
-  explicit meeting_point(std::vector<std::string> peers = {}, std::uint16_t port = 0) {
+  explicit meeting_point(std::vector<std::string> peers = {}, std::uint16_t port = 0,
+                         std::vector<std::string> join = {},
+                         const std::string& own_name = "middle") {
     settings_.port = port;
     settings_.peers = std::move(peers);
+    settings_.join = std::move(join);
     settings_.heartbeat_interval = 200ms;
     settings_.connection_timeout = 20s;
     host_ = actor_host::open(settings_).value();
     wire_door_options door;
     door.port = port;
-    door.node_name = "middle";
+    door.node_name = own_name;
     door_ = wire_door::open(host_, door).value();
     cluster_options options;
     options.health_interval = 100ms;
     options.forget_after = 1s;
     options.join_interval = 100ms;
+    options.connect_timeout = 1s;
     options.counts = &counts;
     cluster_hooks hooks;
     hooks.on_peer = [this](const std::string& name, const node_door_actor& front) {
@@ -144,6 +149,29 @@ TEST_CASE("a node joins again when the one that it told was started anew") {
   middle = std::make_unique<meeting_point>(std::vector<std::string>{}, port);
   REQUIRE(eventually([&] { return middle->has("left"); }));
   check_serves(middle->reach("left"));
+}
+
+TEST_CASE("a node says once that it has joined, and nothing while it is about to") {
+  const captured_log log;
+  meeting_point middle;
+  const meeting_point guest({}, 0, {middle.address()}, "guest");
+  REQUIRE(eventually([&] { return !log.lines("joined the node middle at ").empty(); }));
+  // It has said join again by the time that another has.
+  const meeting_point later({}, 0, {middle.address()}, "later");
+  REQUIRE(eventually([&] { return log.lines("joined the node middle at ").size() == 2; }));
+  CHECK(log.lines("is not joined").empty());
+  CHECK(log.lines("asks for requests").size() == 2);
+}
+
+TEST_CASE("a node says once why it has not joined, and that it has when it could") {
+  const auto port = meeting_point().port();
+  const captured_log log;
+  const meeting_point guest({}, 0, {"127.0.0.1:" + std::to_string(port)}, "guest");
+  REQUIRE(eventually([&] { return !log.lines("is not joined").empty(); }));
+  CHECK(log.lines("is not joined")[0].find("nobody answers") != std::string::npos);
+  const meeting_point middle({}, port);
+  REQUIRE(eventually([&] { return !log.lines("joined the node middle at ").empty(); }));
+  CHECK(log.lines("is not joined").size() == 1);
 }
 
 TEST_CASE("a peer counts while its model is there, under the name that it says") {
