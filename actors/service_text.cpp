@@ -4,10 +4,14 @@
 
 #include <fmt/format.h>
 
+#include "config/units.hpp"
 #include "runtime/base/counted.hpp"
 
 namespace deepinfer {
 namespace {
+
+/// For what is on its way to clients when the last request has ended.
+constexpr std::chrono::milliseconds last_words{1'000};
 
 double share(double part, double whole) {
   return whole <= 0.0 ? 0.0 : part / whole;
@@ -68,6 +72,16 @@ std::optional<std::string> cores_hint(std::int32_t device_threads, std::int32_t 
                      "served in between, which a trace shows as an idle device; --num-threads {} "
                      "leaves them a core",
                      device_threads, cores, cores - 1);
+}
+
+std::string stopping_line(std::chrono::milliseconds limit) {
+  return fmt::format("stopping: new requests are refused, open ones have {}; a second signal ends "
+                     "them with an error, a third without",
+                     duration_text(limit.count()));
+}
+
+std::chrono::milliseconds time_for_answers(std::chrono::milliseconds left) {
+  return left.count() > 0 ? std::max(left, last_words) : left;
 }
 
 std::optional<std::string> status_line::next(const service_counts& now, double seconds) {

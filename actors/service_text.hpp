@@ -2,6 +2,7 @@
 /// every few seconds. Plain functions of facts.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -33,6 +34,14 @@ std::string ready_line(const node_facts& facts, const std::string& url);
 /// What it means that the device's threads take every core; nothing where one is left, or where
 /// there is no other way.
 std::optional<std::string> cores_hint(std::int32_t device_threads, std::int32_t cores);
+
+/// What a process that is asked to stop says of the requests that are open.
+std::string stopping_line(std::chrono::milliseconds limit);
+
+/// How long answers may still be made when a drain has ended and its limit is `left` away. It ends
+/// early only where every request has ended: their last words get a moment, whatever is left. With
+/// nothing left, what is open ends now.
+std::chrono::milliseconds time_for_answers(std::chrono::milliseconds left);
 
 /// What the status line is made of: gauges and totals since the start.
 struct service_counts {

@@ -22,8 +22,6 @@ using std::chrono::milliseconds;
 
 /// Between two lines of a countdown, and the last look at one.
 constexpr auto countdown_interval = 5s;
-/// For what is on its way to clients when the last request has ended.
-constexpr milliseconds last_words = 1s;
 /// Between two looks at the interval of status lines, which may change.
 constexpr milliseconds look_interval = 1s;
 constexpr milliseconds longest_wait = 1h;
@@ -31,10 +29,6 @@ constexpr milliseconds longest_wait = 1h;
 milliseconds until(clock_type::time_point when) {
   const auto left = std::chrono::ceil<milliseconds>(when - clock_type::now());
   return std::clamp(left, milliseconds(0), longest_wait);
-}
-
-double seconds(milliseconds span) {
-  return static_cast<double>(span.count()) * 1e-3;
 }
 
 void note_signal(const service& it, process_signal signal) {
@@ -66,8 +60,8 @@ void serve(const service& it, signal_queue& signals) {
 void log_countdown(const service& it, milliseconds left) {
   const auto counts = it.counts();
   if (!counts) return;
-  log(severity::info, "draining: {} running, {} waiting; {:.0f} s left", counts->stats.running,
-      counts->stats.queued, seconds(left));
+  log(severity::info, "draining: {} running, {} waiting; {:.1f} s left", counts->stats.running,
+      counts->stats.queued, static_cast<double>(left.count()) * 1e-3);
 }
 
 /// After a second signal. Clients are told; what else would be tidied up is not worth their time.
@@ -99,10 +93,7 @@ void log_banner(const effective_config& config) {
 int serve_until_stopped(service& it, signal_queue& signals, milliseconds limit) {
   serve(it, signals);
   const auto deadline = clock_type::now() + limit;
-  log(severity::info,
-      "stopping: new requests are refused, open ones have {:.0f} s; a second signal ends them with "
-      "an error, a third without",
-      seconds(limit));
+  log(severity::info, "{}", stopping_line(limit));
   const auto is_idle = std::make_shared<std::atomic<bool>>(false);
   it.begin_drain(limit, [is_idle, &signals] {
     *is_idle = true;
@@ -117,7 +108,7 @@ int serve_until_stopped(service& it, signal_queue& signals, milliseconds limit) 
     log_countdown(it, until(deadline));
     next_line = clock_type::now() + countdown_interval;
   }
-  it.stop(*is_idle ? std::max(until(deadline), last_words) : 0ms);
+  it.stop(time_for_answers(until(deadline)));
   log(severity::info, "stopped");
   return 0;
 }

@@ -3,6 +3,7 @@
 #include "actors/service_text.hpp"
 
 using namespace deepinfer;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -99,4 +100,19 @@ TEST_CASE("a device whose threads take every core is told how to leave one") {
   CHECK(cores_hint(8, 4));
   CHECK_FALSE(cores_hint(3, 4));
   CHECK_FALSE(cores_hint(1, 1));  // there is no fewer
+}
+
+TEST_CASE("open requests have the time that was given, and no more") {
+  const auto says = [](std::chrono::milliseconds limit, const std::string& text) {
+    return stopping_line(limit).find("open ones have " + text + ";") != std::string::npos;
+  };
+  CHECK(says(200ms, "200ms"));
+  CHECK(says(1500ms, "1500ms"));
+  CHECK(says(30s, "30s"));
+  CHECK(says(0ms, "0"));
+
+  CHECK(time_for_answers(0ms) == 0ms);  // the limit is over: what is open does not end by itself
+  CHECK(time_for_answers(1ms) > 1ms);   // all have ended, just now: what they said is on its way
+  CHECK(time_for_answers(1ms) <= 1s);
+  CHECK(time_for_answers(20s) == 20s);
 }
