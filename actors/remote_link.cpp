@@ -96,13 +96,27 @@ void say_hello(pointer self, const caf::strong_actor_ptr& door) {
       [self](const caf::error& why) { failed(self, from_remote(why)); });
 }
 
+/// The first where the other side hung up. The second with an account of it is a port that could
+/// not be reached, and without one a connection that TLS ended on this side.
+bool was_closed_at_once(const caf::error& why) {
+  return why == caf::sec::disconnect_during_handshake ||
+         (why == caf::sec::cannot_connect_to_node && why.context().empty());
+}
+
 /// Both ports of a node are numbers of one machine and easily taken for each other.
 error connect_failure(const caf::error& why) {
-  if (why != caf::sec::malformed_basp_message) return {errc::not_ready, "nobody answers", {}};
-  return {errc::invalid_argument,
-          "what answers there speaks another protocol, as HTTP: expected a node's actor port "
-          "(--actor-port, 4242 by default)",
-          "connect"};
+  if (why == caf::sec::malformed_basp_message)
+    return {errc::invalid_argument,
+            "what answers there speaks another protocol, as HTTP: expected a node's actor port "
+            "(--actor-port, 4242 by default)",
+            "connect"};
+  if (was_closed_at_once(why))
+    return {errc::not_ready,
+            "something listens there, but the connection was closed before it stood, as with TLS "
+            "on one side only or with certificates that do not fit (--actor-tls-certificate, "
+            "--actor-tls-key, --actor-tls-ca)",
+            {}};
+  return {errc::not_ready, "nobody answers", {}};
 }
 
 void connect(pointer self) {

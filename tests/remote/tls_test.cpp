@@ -57,16 +57,33 @@ TEST_CASE("over TLS a node serves who shows a certificate of its authority, and 
     REQUIRE_MESSAGE(engine, engine.error().message);
     CHECK(engine->generate_sync(greedy(prompt, 20), patience)->ids == expected_ids(prompt, 20));
   }
-  auto bare = ours.to(node.port);
-  bare.tls_certificate = bare.tls_key = bare.tls_ca = "";
-  bare.connect_timeout = 2s;
-  CHECK(client::connect(bare).error().code == errc::not_ready);
+  const auto refusal_of = [](client_options to) {
+    to.connect_timeout = 2s;
+    const auto refused = client::connect(to);
+    REQUIRE(!refused);
+    CHECK(refused.error().code == errc::not_ready);
+    return refused.error().message;
+  };
+  const auto is_about_certificates = [](const std::string& message) {
+    INFO(message);
+    CHECK(message.find("nobody answers") == std::string::npos);
+    CHECK(message.find("--actor-tls-certificate") != std::string::npos);
+  };
+  const auto without = [](client_options to) {
+    to.tls_certificate = to.tls_key = to.tls_ca = "";
+    return to;
+  };
+  is_about_certificates(refusal_of(without(ours.to(node.port))));
   const authority theirs;
   auto foreign = theirs.to(node.port);
-  foreign.connect_timeout = 2s;
-  CHECK(client::connect(foreign).error().code == errc::not_ready);
+  is_about_certificates(refusal_of(foreign));
   foreign.tls_ca = ours.path() + "/ca.crt";  // knows the node, is not known by it
-  CHECK(client::connect(foreign).error().code == errc::not_ready);
+  is_about_certificates(refusal_of(foreign));
+  node_process plain(child_settings{{}});
+  is_about_certificates(refusal_of(ours.to(plain.port)));
+  // Where nothing listens that is no matter of certificates, with them or without.
+  CHECK(refusal_of(ours.to(1)).find("nobody answers") != std::string::npos);
+  CHECK(refusal_of(without(ours.to(1))).find("nobody answers") != std::string::npos);
   // None of this has hurt the node.
   const auto engine = client::connect(ours.to(node.port));
   REQUIRE_MESSAGE(engine, engine.error().message);
