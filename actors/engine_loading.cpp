@@ -19,11 +19,14 @@ result<std::unique_ptr<node>> start_engine(const engine_settings& settings, cons
     return node::load(settings, path, on_progress, nullptr, std::move(parts));
   std::vector<rank_machines> replicas;
   node_facts facts;
-  for (std::int32_t i = 0; i < std::max(1, settings.engine.dp_size); ++i) {
+  const auto count = std::max(1, settings.engine.dp_size);
+  for (std::int32_t i = 0; i < count; ++i) {
     DI_TRY(auto scripted, load_script(settings, path));
     replicas.push_back(std::move(scripted.machines));
     facts = std::move(scripted.facts);
   }
+  facts.num_kv_blocks *= count;
+  facts.threads *= count;
   return node::start(settings, std::move(replicas), std::move(facts), std::move(parts));
 }
 

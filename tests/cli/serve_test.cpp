@@ -187,6 +187,15 @@ TEST_CASE("a stream that runs when SIGTERM comes is finished, new requests are r
   CHECK(server.wait() == 0);
 }
 
+TEST_CASE("a scripted node counts what all of its replicas hold") {
+  const temp_directory place;
+  serving_binary server(serve_args({"--script", slow_script(place), "--dp-size", "2"}));
+  REQUIRE_MESSAGE(server.wait_for_line("Ready: "), server.err());
+  CHECK(holds(server.err(), "cpu, 2 threads"));
+  CHECK(
+    holds(server.err(), "512 KV blocks x 64 = 32,768 tokens, about 16 requests at full length"));
+}
+
 TEST_CASE("what runs at the end of a drain ends with server_shutdown, and the code is 0") {
   const temp_directory place;
   serving_binary server(serve_args({"--shutdown-timeout", "0s", "--script", slow_script(place)}));
