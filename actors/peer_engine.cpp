@@ -90,22 +90,36 @@ void relay(pointer self, std::size_t at, const std::string& verb, const std::str
           });
 }
 
-void count_nodes(pointer self) {
+node_census count_nodes(pointer self) {
   const auto& state = self->state;
   node_census nodes;
   for (std::size_t i = 0; i < state.is_up.size(); ++i)
     nodes.note(state.links.addresses[i], state.is_up[i]);
   nodes.tell(state.links.counts.get());
   if (nodes.up() == 0) state.links.model->forget();
-  if (state.links.on_nodes) state.links.on_nodes(nodes.up(), state.is_up.size());
+  return nodes;
+}
+
+void tell_nodes(pointer self, std::size_t up) {
+  const auto& state = self->state;
+  if (state.links.on_nodes) state.links.on_nodes(up, state.is_up.size());
 }
 
 void on_ready(pointer self, std::int32_t node, bool is_ready, const std::string& why) {
-  self->state.reasons.at(static_cast<std::size_t>(node)) = is_ready ? "" : why;
-  std::vector<bool>::reference known = self->state.is_up.at(static_cast<std::size_t>(node));
+  auto& state = self->state;
+  const auto at = static_cast<std::size_t>(node);
+  state.reasons.at(at) = is_ready ? "" : why;
+  std::vector<bool>::reference known = state.is_up.at(at);
   if (known == is_ready) return;
   known = is_ready;
-  count_nodes(self);
+  const auto up = count_nodes(self).up();
+  const auto& name = state.links.addresses[at];
+  if (is_ready)
+    log(severity::info, "node {} takes requests, {} of {} do", name, up, state.is_up.size());
+  else
+    log(severity::warning, "node {} takes no requests, {} of {} do: {}", name, up,
+        state.is_up.size(), why);
+  tell_nodes(self, up);
 }
 
 /// What a gateway has no use of is its nodes' to change.
@@ -155,7 +169,7 @@ control_relay_actor::behavior_type control_relay(pointer self, relay_links links
   for (std::size_t i = 0; i < state.is_up.size(); ++i)
     tell(self, state.links.nodes[i], watch_atom::value, static_cast<std::int32_t>(i),
          request_watcher_actor(self));
-  count_nodes(self);
+  tell_nodes(self, count_nodes(self).up());
   return {
     [self](call_atom, const std::string& verb, const std::string& bytes) {
       if (verb == verb::snapshot)

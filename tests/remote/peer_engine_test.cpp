@@ -86,6 +86,7 @@ std::string address_of(const node_process& it) {
 }  // namespace
 
 TEST_CASE("a gateway counts its nodes and not itself, and is ready while one of them is") {
+  const captured_log log;
   auto first = std::make_unique<node_process>(child_settings{{"NAME", "first"}});
   node_process second(child_settings{{"NAME", "second"}, {"LOADING", "1"}});
   const auto port = first->port;
@@ -115,6 +116,14 @@ TEST_CASE("a gateway counts its nodes and not itself, and is ready while one of 
   REQUIRE(eventually([&] { return gateway.nodes_up == 2; }));
   CHECK(gateway.counted("up") == 2);
   CHECK(gateway.counted("down") == 0);
+  CHECK(log.lines(fmt::format("node {} takes requests, 1 of 2 do", address_of(*first))).size() >=
+        1);
+  CHECK(log
+          .lines(
+            fmt::format("node {} takes no requests, 0 of 2 do: the connection", address_of(*first)))
+          .size() == 1);
+  CHECK(log.lines("takes requests, 2 of 2 do").size() == 1);
+  CHECK(log.lines(" takes ").size() == 4);
 }
 
 TEST_CASE("a gateway before its first node says why it is not ready") {
