@@ -231,7 +231,6 @@ command chat_command() {
   it.flags = {switch_flag("json", "one JSON object instead of streamed text"),
               stats_flag(),
               cache_salt_flag(),
-              elsewhere_flag(),
               switch_flag("demo", "the first of the model's own demonstration prompts"),
               switch_flag("thinking", "let the model think first", true),
               value_flag("effort", effort_help.c_str(), "LEVEL", "high"),
@@ -240,6 +239,8 @@ command chat_command() {
                          "FILE", "none")};
   const auto sampling = sampling_flags();
   it.flags.insert(it.flags.end(), sampling.begin(), sampling.end());
+  const auto elsewhere = elsewhere_flags();
+  it.flags.insert(it.flags.end(), elsewhere.begin(), elsewhere.end());
   it.takes_settings = true;
   it.run = chat;
   return it;

@@ -74,8 +74,9 @@ command generate_command() {
   flag json_output;
   json_output.name = "json";
   json_output.help = "one JSON object instead of streamed text";
-  it.flags.insert(it.flags.begin(),
-                  {ids, json_output, stats_flag(), cache_salt_flag(), elsewhere_flag()});
+  it.flags.insert(it.flags.begin(), {ids, json_output, stats_flag(), cache_salt_flag()});
+  const auto elsewhere = elsewhere_flags();
+  it.flags.insert(it.flags.end(), elsewhere.begin(), elsewhere.end());
   it.takes_settings = true;
   it.run = generate;
   return it;

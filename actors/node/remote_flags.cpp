@@ -30,9 +30,12 @@ std::string key_of(std::string text) {
 
 }  // namespace
 
-flag elsewhere_flag() {
-  return value_flag("connect", "ask the node with this actor port instead of loading a model",
-                    "HOST:PORT", "none");
+std::vector<flag> elsewhere_flags() {
+  auto out = remote_flags();
+  for (auto& it : out) it.help = "with --connect: " + it.help;
+  out.front() = value_flag(
+    "connect", "ask the node with this actor port instead of loading a model", "HOST:PORT", "none");
+  return out;
 }
 
 result<void> check_elsewhere(const parsed_flags& flags) {

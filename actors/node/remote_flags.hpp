@@ -9,8 +9,9 @@
 
 namespace deepinfer {
 
-/// --connect of a command that would load a model otherwise.
-flag elsewhere_flag();
+/// --connect of a command that would load a model otherwise, and what that node is shown: settings
+/// of those names are a node's own and mean what others must show to it.
+std::vector<flag> elsewhere_flags();
 
 /// Beside --connect a flag of an engine would do nothing. Errors: bad_config naming those given.
 result<void> check_elsewhere(const parsed_flags& flags);

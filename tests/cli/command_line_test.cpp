@@ -162,6 +162,18 @@ TEST_CASE("every command of the list has help with its flags, defaults and usage
   CHECK(holds(print, "--[no-]mixed-steps"));
 }
 
+TEST_CASE("what is shown to a node elsewhere is not told of as what this one asks for") {
+  for (const auto* name : {"generate", "chat"}) {
+    const auto help = run_binary({name, "--help"}).out;
+    CHECK(holds(help, "with --connect: key that the node asks for"));
+    CHECK(holds(help, "with --connect: certificate to show to the node, PEM"));
+    CHECK_FALSE(holds(help, "key that clients must send"));
+    CHECK_FALSE(holds(help, "this node's certificate"));
+  }
+  CHECK(holds(run_binary({"ps", "--help"}).out, " key that the node asks for"));
+  CHECK(holds(run_binary({"serve", "--help"}).out, "key that clients must send"));
+}
+
 TEST_CASE("help on the first word of two lists the commands that start with it") {
   const auto help = run_binary({"config", "--help"});
   CHECK(help.code == 0);
