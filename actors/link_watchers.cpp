@@ -12,29 +12,41 @@ namespace {
 
 using pointer = remote_link_pointer;
 
+/// Why the node's model does not do; nothing: it does. What is expected may change while the node
+/// is connected, so each answer is judged anew.
+std::optional<std::string> judge(pointer self) {
+  auto& state = self->state;
+  auto misfit = state.model ? state.options.misfit(*state.model) : std::nullopt;
+  if (misfit && misfit != state.misfit)
+    log(severity::warning, "node at {}: {}", place(self), *misfit);
+  state.misfit = misfit;
+  return misfit;
+}
+
 /// A node that takes requests may serve something else. It says what once a connection; one that
 /// does not know the verb is taken at its word.
 void ask_model(pointer self, std::function<void(bool, const std::string&)> note) {
   auto& state = self->state;
-  const auto judge = [self, connection = state.connections,
-                      note = std::move(note)](std::optional<std::string> misfit) {
+  const auto hear = [self, connection = state.connections,
+                     note = std::move(note)](std::optional<model_info> model) {
     auto& known = self->state;
     // What is late belongs to a connection that has gone: the next one asks for itself.
     if (!known.session || connection != known.connections) return;
     known.knows_model = true;
-    known.misfit = std::move(misfit);
-    if (known.misfit) log(severity::warning, "node at {}: {}", place(self), *known.misfit);
-    note(!known.misfit, known.misfit.value_or(""));
+    known.model = std::move(model);
+    known.misfit.reset();
+    const auto misfit = judge(self);
+    note(!misfit, misfit.value_or(""));
   };
   self
     ->request(state.session, control_time_limit, call_atom::value, std::string(verb::model),
               std::string())
     .then(
-      [self, judge](const std::string& bytes) {
-        const auto model = from_wire<model_info>(bytes);
-        judge(model ? self->state.options.misfit(*model) : std::nullopt);
+      [hear](const std::string& bytes) {
+        auto model = from_wire<model_info>(bytes);
+        hear(model ? std::optional(*std::move(model)) : std::nullopt);
       },
-      [judge](const caf::error&) { judge(std::nullopt); });
+      [hear](const caf::error&) { hear(std::nullopt); });
 }
 
 }  // namespace
@@ -72,7 +84,7 @@ void ask_health(pointer self, std::uint64_t connection) {
         const auto& known = self->state;
         const bool has_model = now == health_state::ready && known.session && known.options.misfit;
         if (has_model && !known.knows_model) return ask_model(self, note);
-        if (has_model && known.misfit) return note(false, *known.misfit);
+        if (const auto misfit = has_model ? judge(self) : std::nullopt) return note(false, *misfit);
         note(now == health_state::ready, fmt::format("the node is {}", name_of(now)));
       },
       [self, connection, note](const caf::error& why) {

@@ -1,5 +1,5 @@
 /// Whom a link tells how its node is, and how it comes to know: it asks the node for its health
-/// while somebody watches, and once a connection for its model.
+/// while somebody watches, and once a connection for its model, which is judged each time.
 #pragma once
 
 #include <cstdint>

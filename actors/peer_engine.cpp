@@ -25,8 +25,8 @@ constexpr std::chrono::seconds relay_timeout{10};
 using control_relay_actor = control_actor::extend_with<request_watcher_actor>;
 
 /// What the nodes behind a gateway have in common: the first that was up says it for the others,
-/// until none is. Metrics keep its name until another takes its place. Links ask, each on its
-/// actor's thread.
+/// until none is; then the next to be judged does, which may be one that was refused. Metrics keep
+/// its name until another takes its place. Links ask, each on its actor's thread.
 class common_model {
 public:
   explicit common_model(std::shared_ptr<metrics> counts) : counts_(std::move(counts)) {}
@@ -74,17 +74,25 @@ struct control_relay_state {
 
 using pointer = control_relay_actor::stateful_pointer<control_relay_state>;
 
+/// Whom to ask about the model: nodes that take requests, as others may have another; where none
+/// does, any.
+std::vector<remote_link_actor> speakers(const control_relay_state& state) {
+  std::vector<remote_link_actor> out;
+  for (std::size_t i = 0; i < state.is_up.size(); ++i)
+    if (state.is_up[i]) out.push_back(state.links.nodes[i]);
+  return out.empty() ? state.links.nodes : out;
+}
+
 /// Asks one node after the other until one is there.
-void relay(pointer self, std::size_t at, const std::string& verb, const std::string& bytes,
-           caf::typed_response_promise<std::string> promise) {
-  const auto& nodes = self->state.links.nodes;
-  ask(self, nodes[at], relay_timeout, call_atom::value, verb, bytes)
+void relay(pointer self, std::vector<remote_link_actor> nodes, const std::string& verb,
+           const std::string& bytes, caf::typed_response_promise<std::string> promise) {
+  const auto node = nodes.front();
+  nodes.erase(nodes.begin());
+  ask(self, node, relay_timeout, call_atom::value, verb, bytes)
     .then([promise](std::string& answer) mutable { promise.deliver(std::move(answer)); },
-          [self, at, verb, bytes, promise](caf::error& failure) mutable {
-            const bool may_try_next =
-              from_caf(failure).code == errc::not_ready && at + 1 < self->state.links.nodes.size();
-            if (may_try_next)
-              relay(self, at + 1, verb, bytes, promise);
+          [self, nodes = std::move(nodes), verb, bytes, promise](caf::error& failure) mutable {
+            if (from_caf(failure).code == errc::not_ready && !nodes.empty())
+              relay(self, std::move(nodes), verb, bytes, promise);
             else
               promise.deliver(std::move(failure));
           });
@@ -184,7 +192,7 @@ control_relay_actor::behavior_type control_relay(pointer self, relay_links links
       else if (verb == verb::config_set)
         set_setting(self, bytes, promise);
       else
-        relay(self, 0, verb, bytes, promise);
+        relay(self, speakers(self->state), verb, bytes, promise);
       return caf::result<std::string>(promise);
     },
     [](started_atom, std::int32_t, const std::string&, std::int32_t) {},

@@ -56,7 +56,8 @@ struct remote_link_options {
   bool reconnects = true;
   std::chrono::milliseconds health_interval{1'000};  ///< while somebody watches
   std::chrono::milliseconds health_timeout{5'000};   ///< without an answer the connection is lost
-  /// Why requests can't go to a node with this model; null: any will do. From an actor's thread.
+  /// Why requests can't go to a node with this model; null: any will do. Asked again and again,
+  /// from an actor's thread.
   std::function<std::optional<std::string>(const model_info&)> misfit;
 };
 
@@ -89,8 +90,9 @@ struct remote_link_state {
   reconnect_pace pace;
   std::chrono::steady_clock::time_point trying_since;
   std::string last_failure;
-  std::optional<std::string> misfit;  ///< of the node's model
-  bool knows_model = false;           ///< since the connection was opened: `misfit` is right
+  bool knows_model = false;           ///< since the connection was opened: `model` is right
+  std::optional<model_info> model;    ///< nothing: the node does not say
+  std::optional<std::string> misfit;  ///< of the model, when it was judged last
   std::vector<caf::typed_response_promise<std::string>> waiting;  ///< for the connection
   request_ledger open;
   std::unordered_map<std::string, open_request> requests;

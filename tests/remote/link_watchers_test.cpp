@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -14,6 +15,7 @@
 #include "messages/wire.hpp"
 #include "tests/actors/hash_node.hpp"
 #include "tests/remote/child_process.hpp"
+#include "tests/support/captured_log.hpp"
 
 using namespace deepinfer;
 using namespace deepinfer::test;
@@ -154,8 +156,8 @@ public:
     options.name = "link";
     options.health_interval = 1ms;
     options.health_timeout = health_timeout;
-    options.misfit = [](const model_info& there) -> std::optional<std::string> {
-      if (there.names.front() == "a") return std::nullopt;
+    options.misfit = [this](const model_info& there) -> std::optional<std::string> {
+      if (fits == there.names.front()[0]) return std::nullopt;
       return "it serves " + there.names.front();
     };
     link = system.spawn(remote_link, caf::actor_cast<caf::io::middleman_actor>(network_), options);
@@ -202,6 +204,7 @@ public:
 
   std::shared_ptr<actor_host> host = std::make_shared<actor_host>();
   remote_link_actor link;
+  std::atomic<char> fits{'a'};  ///< the model that does
 
 private:
   std::shared_ptr<played_connection> connect() {
@@ -293,6 +296,30 @@ TEST_CASE("a node that says nothing any more has lost its requests, and is conne
     ask_and_wait<request_list>(it.host->system(), it.link, patience, list_atom::value);
   REQUIRE(list.has_value());
   CHECK(list->requests.empty());
+}
+
+TEST_CASE("a node is judged again for what it serves when what fits has changed") {
+  const captured_log log;
+  played_link it;
+  const auto heard = std::make_shared<told>();
+  const auto watcher = it.watcher(heard);
+  it.expect(health_state::ready, "c");
+  tell_from_outside(it.link, watch_atom::value, 7, watcher);
+  auto now = it.connection(0);
+  if (now->read([&] { return now->model; }) != "c") {  // it was there before
+    caf::anon_send_exit(now->session, caf::exit_reason::kill);
+    now = it.connection(1);
+  }
+  REQUIRE(is_asked_for_model(now));
+  it.answer_model(now);
+  REQUIRE(eventually([&] { return heard->has("7 it serves c"); }));
+  it.wait_for_polls(now, 3);
+  CHECK(log.lines("it serves c").size() == 1);  // one judgement, however often it is made
+  it.fits = 'c';
+  REQUIRE(eventually([&] { return heard->has("7 ready"); }));
+  it.fits = 'a';
+  CHECK(eventually([&] { return heard->all().back() == "7 it serves c"; }));
+  CHECK(now->read([&] { return now->models; }) == 1);  // it has said it once
 }
 
 TEST_CASE("watchers that come and go leave nothing behind at a link") {

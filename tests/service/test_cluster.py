@@ -277,6 +277,39 @@ def test_a_gateway_is_ready_while_a_node_answers():
         gateway.stop()
 
 
+def test_a_gateway_takes_nodes_of_another_model_when_the_last_of_the_first_has_gone():
+    ports = [free_port(), free_port()]
+    nodes = [None, None]
+
+    def start(i, name):
+        nodes[i] = Server("--actor-port", str(ports[i]), "--served-model-name", name, *FAST_LINKS, script=PACED)
+
+    def replicas():
+        return gateway.get("/health").json()["replicas"]
+
+    def listed():
+        return [one["id"] for one in gateway.get("/v1/models").json()["data"]]
+
+    start(0, "first")
+    gateway = Server("--connect", ",".join(f"127.0.0.1:{port}" for port in reversed(ports)), *FAST_LINKS,
+                     command="gateway")
+    try:
+        start(1, "second")
+        wait_for(lambda: "it serves second, expected first" in gateway.log(), "it is refused")
+        assert replicas() == 1
+        assert listed() == ["first"]  # though the one that was refused is asked before it
+        nodes[0].kill()
+        wait_for(lambda: replicas() == 1 and listed() == ["second"], "the other model is taken")
+        assert answer_of(gateway.chat("#fox"))[0]["message"]["content"] == FOX
+        assert 'model_name="second"' in gateway.get("/metrics").text
+        start(0, "second")
+        wait_for(lambda: replicas() == 2, "both are taken")
+    finally:
+        for it in [gateway, *nodes]:
+            if it is not None:
+                it.stop()
+
+
 def test_a_gateway_tells_what_it_has_open(cluster):
     it = cluster(2)
     with Raw(it.gateway.port) as raw:
