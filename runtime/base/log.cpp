@@ -5,14 +5,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include "runtime/base/json.hpp"
 #include "runtime/base/log_event.hpp"
-#include "runtime/base/repeat_filter.hpp"
+#include "runtime/base/repeat_gate.hpp"
 
 namespace deepinfer {
 namespace {
@@ -61,10 +60,17 @@ void write_json_line(severity level, std::string_view line, std::span<const log_
   logger().log(to_spdlog(level), "{}", out);
 }
 
+/// So long is a warning or an error that was written held back when it comes again.
 constexpr auto repeat_interval = std::chrono::seconds(10);
 
-std::mutex repeats_mutex;
-repeat_filter repeats{repeat_interval};  // of warnings and errors
+repeat_gate& repeats() {
+  // The logger is made first, so that it is still there when the gate tells the last of it.
+  logger();
+  static repeat_gate instance(repeat_interval, [](severity level, std::string_view line) {
+    if (is_logged(level)) write_line(level, line);
+  });
+  return instance;
+}
 
 }  // namespace
 
@@ -91,10 +97,7 @@ bool is_logged(severity level) {
 void log_line(severity level, std::string_view line) {
   // A fault that comes with every request or step is worth one line and a count.
   if (level != severity::warning && level != severity::error) return write_line(level, line);
-  const auto now = std::chrono::steady_clock::now();
-  const std::lock_guard lock(repeats_mutex);
-  for (const auto& overdue : repeats.take_overdue(now)) write_line(severity::warning, overdue);
-  if (repeats.admit(line, now)) write_line(level, line);
+  repeats().say(level, line);
 }
 
 void log_event(severity level, std::string_view line, std::span<const log_field> fields) {

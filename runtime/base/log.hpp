@@ -1,7 +1,7 @@
 /// Log lines to stderr, never to stdout: results and logs do not mix. One logger per process.
 ///
-/// A warning or an error that says what another did less than ten seconds ago is not written; how
-/// often it came is told once with the next of them.
+/// A warning or an error that comes again less than ten seconds after it was written is not written;
+/// when they are over, or the process ends, it is told how often it came.
 #pragma once
 
 #include <cstdint>

@@ -4,9 +4,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "runtime/base/log.hpp"
 
 namespace deepinfer {
 
@@ -14,20 +17,31 @@ class repeat_filter {
 public:
   using time_point = std::chrono::steady_clock::time_point;
 
+  struct told {
+    severity level = severity::warning;
+    std::string line;
+
+    bool operator==(const told&) const = default;
+  };
+
   explicit repeat_filter(std::chrono::milliseconds interval, std::size_t most_lines = 32)
     : interval_(interval),
       most_lines_(most_lines) {}
 
   /// Is `line`, said now, to be written?
-  bool admit(std::string_view line, time_point now);
+  bool admit(severity level, std::string_view line, time_point now);
 
   /// What was held back and whose interval is over, as lines with their counts.
-  std::vector<std::string> take_overdue(time_point now);
+  std::vector<told> take_overdue(time_point now);
+  /// The same of all that is held back.
+  std::vector<told> take_all(time_point now);
 
-  bool holds_lines() const { return held_ > 0; }
+  /// When something that is held back is to be taken; nothing: nothing is.
+  std::optional<time_point> due() const;
 
 private:
   struct entry {
+    severity level;
     std::string line;
     time_point since;
     std::uint64_t repeats = 0;
@@ -36,7 +50,6 @@ private:
   std::chrono::milliseconds interval_;
   std::size_t most_lines_;
   std::vector<entry> entries_;  ///< oldest first
-  std::uint64_t held_ = 0;      ///< repeats in all entries
 };
 
 }  // namespace deepinfer
