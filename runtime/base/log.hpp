@@ -1,6 +1,6 @@
 /// Log lines to stderr, never to stdout: results and logs do not mix. One logger per process.
 ///
-/// A warning or an error that comes again less than ten seconds after it was written is not written;
+/// A warning or an error that comes again within ten seconds after it was written is not written;
 /// when they are over, or the process ends, it is told how often it came.
 #pragma once
 
