@@ -15,7 +15,7 @@ namespace deepinfer {
 namespace {
 
 constexpr std::int64_t most_logprobs = 20;
-constexpr std::size_t longest_name = 512;
+constexpr std::ptrdiff_t longest_name = 512;  ///< in characters, as JSON Schema counts
 
 /// What the engine's own reader of chats knows, sampling included: so that the node's policy sees
 /// what the client has asked for.
@@ -44,12 +44,17 @@ constexpr std::array<std::string_view, 24> chat_fields{"messages",
                                                        "ignore_eos",
                                                        "cache_salt"};
 
+/// Of UTF-8: the bytes that begin one.
+std::ptrdiff_t count_characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
+}
+
 /// `name` where it is given and not empty.
 result<std::string> short_text(body_fields& body, std::string_view name) {
   DI_TRY(auto text, body.text(name));
-  if (text && text->size() > longest_name)
+  if (const auto found = text ? count_characters(*text) : 0; found > longest_name)
     return body.failure(
-      name, fmt::format("found {} bytes, expected at most {}", text->size(), longest_name));
+      name, fmt::format("found {} characters, expected at most {}", found, longest_name));
   return std::move(text).value_or("");
 }
 

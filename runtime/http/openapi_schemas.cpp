@@ -12,8 +12,8 @@ constexpr std::string_view shared_properties = R"json(
     "stream":{"type":["boolean","null"]},"timings":{"type":["boolean","null"]},
     "stream_options":{
       "type":["object","null"],"properties":{"include_usage":{"type":["boolean","null"]}}},
-    "user":{"type":["string","null"],"maxLength":128},
-    "user_id":{"type":["string","null"],"maxLength":128},
+    "user":{"type":["string","null"],"maxLength":512},
+    "user_id":{"type":["string","null"],"maxLength":512},
     "cache_salt":{"type":["string","null"],"minLength":1},
     "priority":{"type":["integer","null"],"minimum":-2147483648,"maximum":2147483647},
     "temperature":{"type":["number","null"],"minimum":0,"maximum":2},

@@ -216,6 +216,15 @@ TEST_CASE("out of range, of the wrong kind: refused by name") {
                   "stream_options.include_usage");
   refused_by_both(R"("stream_options":{"include_usage":true})", "stream_options");
   refused_by_both(R"("user":1)", "user");
+  for (const std::string name : {"user", "user_id"}) {
+    const auto of = [&](std::size_t length) {  // characters of two bytes
+      std::string out;
+      for (std::size_t i = 0; i < length; ++i) out += "\u00e9";
+      return "\"" + name + "\":\"" + out + "\"";
+    };
+    CHECK_FALSE(read(chat, chat_body(of(512))).requests.empty());
+    refused_by_both(of(513), name);
+  }
   refused_by_both(R"("model":1)", "model");
   refused_by_both(R"("response_format":{"type":"json_schema"})", "response_format.type");
   refused_by_both(R"("response_format":{"type":"nonsense"})", "response_format.type");
