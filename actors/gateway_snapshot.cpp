@@ -83,7 +83,7 @@ known_part read_part(const gateway_part& it) {
 void add_part(json::object& sum, const json::value& part) {
   for (const auto* counted : {"running", "waiting", "totals", "kv", "group"})
     add_numbers(sum[counted], at(part, counted));
-  for (const auto* longest : {"ttft_s", "itl_s", "uptime_s"})
+  for (const auto* longest : {"ttft_s", "itl_s"})
     take_extreme(sum[longest], at(part, longest), false);
   take_extreme(sum["overlap"], at(part, "overlap"), true);
   auto& eplb = sum["eplb"];
@@ -161,6 +161,7 @@ std::string gateway_snapshot(const gateway_view& view) {
   own.now_us = view.now_us;
   if (view.requests) own.requests = *view.requests;  // those that wait here wait in no node
   auto out = dashboard_object(own, nothing_counted);
+  out["uptime_s"] = view.uptime_s;
   std::vector<known_part> parts;
   for (const auto& it : view.nodes) parts.push_back(read_part(it));
   for (const auto& it : parts)

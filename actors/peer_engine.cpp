@@ -1,5 +1,6 @@
 #include "actors/peer_engine.hpp"
 
+#include <chrono>
 #include <mutex>
 #include <optional>
 
@@ -70,6 +71,7 @@ struct control_relay_state {
   relay_links links;
   std::vector<bool> is_up;           ///< by node
   std::vector<std::string> reasons;  ///< why it is not
+  std::chrono::steady_clock::time_point running_since = std::chrono::steady_clock::now();
 };
 
 using pointer = control_relay_actor::stateful_pointer<control_relay_state>;
@@ -159,6 +161,7 @@ verb_actor spawn_gatherer(pointer self) {
   snapshot_sources sources;
   sources.door = state.links.door;
   sources.nodes = state.links.nodes;
+  sources.running_since = state.running_since;
   for (std::size_t i = 0; i < state.is_up.size(); ++i) {
     auto& part = sources.known.emplace_back();
     part.address = state.links.addresses[i];

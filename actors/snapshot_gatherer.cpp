@@ -34,10 +34,10 @@ void note_answer(gateway_view& view, std::size_t what, const std::string& bytes)
     view.health = *std::move(health);
 }
 
-std::string snapshot_of(gathered<std::string>& all, std::vector<gateway_part> known) {
+std::string snapshot_of(gathered<std::string>& all, const snapshot_sources& from) {
   using namespace std::chrono;
   gateway_view view;
-  view.nodes = std::move(known);
+  view.nodes = from.known;
   for (std::size_t i = 0; i < all.answers.size(); ++i) {
     const auto node = all.answered[i] / question::count, what = all.answered[i] % question::count;
     if (node < view.nodes.size())
@@ -49,7 +49,9 @@ std::string snapshot_of(gathered<std::string>& all, std::vector<gateway_part> kn
     const auto node = all.failed[i] / question::count;
     if (node < view.nodes.size()) view.nodes[node].failure = from_caf(all.failures[i]).message;
   }
-  view.now_us = duration_cast<microseconds>(steady_clock::now().time_since_epoch()).count();
+  const auto now = steady_clock::now();
+  view.now_us = duration_cast<microseconds>(now.time_since_epoch()).count();
+  view.uptime_s = duration_cast<seconds>(now - from.running_since).count();
   return to_wire(text_reply{gateway_snapshot(view)});
 }
 
@@ -60,9 +62,8 @@ verb_actor::behavior_type snapshot_gatherer(verb_actor::pointer self,
   return {[self, sources](call_atom, const std::string&, const std::string& known_step) {
     auto promise = self->make_response_promise<std::string>();
     gathering<std::string, verb_actor::pointer> all(
-      self, answer_time,
-      [self, promise, known = sources.known](gathered<std::string>& got) mutable {
-        promise.deliver(snapshot_of(got, std::move(known)));
+      self, answer_time, [self, promise, sources](gathered<std::string>& got) mutable {
+        promise.deliver(snapshot_of(got, sources));
         self->quit();
       });
     const std::string health(verb::health), snapshot(verb::snapshot), requests(verb::requests);

@@ -2,6 +2,7 @@
 /// answer in time is told of as such. Messages: protocol.hpp.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct snapshot_sources {
   node_door_actor door;                  ///< the gateway's router
   std::vector<remote_link_actor> nodes;  ///< in the order of `known`
   std::vector<gateway_part> known;       ///< what is known of the nodes without asking
+  std::chrono::steady_clock::time_point running_since;
 };
 
 /// Answers one call: the verb `snapshot`.

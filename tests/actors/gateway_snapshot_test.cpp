@@ -27,6 +27,8 @@ gateway_part part_of(const std::string& name, std::uint64_t newest, double ttft_
   view.health.node = name;
   view.model.names = {"tiny"};
   view.model.num_kv_blocks = 100;
+  view.model.loaded_at = 1'000;
+  view.unix_seconds = 1'060;
   view.stats.running = 1;
   view.stats.queued = 2;
   view.stats.steps = newest;
@@ -65,6 +67,7 @@ json::value shown(const gateway_view& view) {
 TEST_CASE("a gateway's snapshot has the sums of its nodes under the keys of a node's snapshot") {
   gateway_view view;
   view.health.state = health_state::ready;
+  view.uptime_s = 5;
   view.nodes = {part_of("a", 100, 0.004), part_of("b", 7, 0.4), silent_part()};
   const auto it = shown(view);
   const auto of_node = parse_json(view.nodes[0].snapshot).value();
@@ -72,6 +75,8 @@ TEST_CASE("a gateway's snapshot has the sums of its nodes under the keys of a no
     const std::string key(member.key());
     CHECK_MESSAGE(it.as_object().contains(key), key);
   }
+  CHECK(of_node.at("uptime_s") == 60);
+  CHECK(it.at("uptime_s") == 5);  // its own
   CHECK(it.at("running") == 2);
   CHECK(it.at("waiting") == 4);
   CHECK(it.at("totals").at("steps") == 107);
