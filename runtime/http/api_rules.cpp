@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/http/header_text.hpp"
 #include "runtime/http/json_text.hpp"
 #include "runtime/http/uri.hpp"
 
@@ -45,6 +46,17 @@ result<void> check_content_type(const http_request& request) {
   return fail(
     errc::unsupported_media_type,
     fmt::format("Content-Type: found {}, expected application/json", quoted_input(*header)));
+}
+
+result<void> check_content_encoding(const http_request& request) {
+  for (const auto& it : request.headers) {
+    if (!equal_ignoring_case(it.name, "content-encoding")) continue;
+    if (it.value.empty() || equal_ignoring_case(it.value, "identity")) continue;
+    return fail(errc::unsupported_media_type,
+                fmt::format("Content-Encoding: found {}, expected identity or no such header",
+                            quoted_input(it.value)));
+  }
+  return {};
 }
 
 std::string client_request_id_of(const http_request& request) {

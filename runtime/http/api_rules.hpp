@@ -15,6 +15,9 @@ namespace deepinfer {
 /// JSON or not said. Error: unsupported_media_type.
 result<void> check_content_type(const http_request& request);
 
+/// No coding or `identity`: none is undone. Error: unsupported_media_type.
+result<void> check_content_encoding(const http_request& request);
+
 /// What the client calls its request: X-Request-Id of at most 128 printable characters, else "".
 std::string client_request_id_of(const http_request& request);
 

@@ -39,6 +39,15 @@ bool is_header_name(std::string_view name) {
   });
 }
 
+bool has_bare_line_feed(std::string_view bytes) {
+  const auto at = bytes.find('\n');
+  return at != bytes.npos && (at == 0 || bytes[at - 1] != '\r');
+}
+
+bool has_folded_line(std::string_view header) {
+  return header.find("\n ") != header.npos || header.find("\n\t") != header.npos;
+}
+
 std::string clean_header_value(std::string_view value) {
   std::string clean(value);
   for (char& c : clean)

@@ -16,6 +16,12 @@ bool has_token(std::string_view list, std::string_view token);
 /// Whether `name` may stand before the colon of a header line.
 bool is_header_name(std::string_view name);
 
+/// Whether the first line ends with LF alone, which a parser may take for a part of the version.
+bool has_bare_line_feed(std::string_view bytes);
+
+/// Whether a line of this header goes on in the next: another server may read two (RFC 9112, 5.2).
+bool has_folded_line(std::string_view header);
+
 /// `value` with every control character but tab as a blank: no value can end its line and begin
 /// another header.
 std::string clean_header_value(std::string_view value);

@@ -94,8 +94,9 @@ result<void> http_api::admit_route(const http_request& request, const api_route*
   if (!is_public && request.method != "OPTIONS")
     if (const auto tenant = keys_.tenant_of(request); !tenant)
       return tl::unexpected<error>(tenant.error());
-  if (route && route->takes_json && has_body(request)) return check_content_type(request);
-  return {};
+  if (!route || !route->takes_json || !has_body(request)) return {};
+  DI_TRY_VOID(check_content_encoding(request));
+  return check_content_type(request);
 }
 
 result<void> http_api::admit(const http_request& request) const {

@@ -125,13 +125,17 @@ std::size_t beast_reader::feed(std::string_view bytes) {
   const auto used = put(asio::buffer(bytes), ec);
   if (refusal_) return used;
   if (ec && ec != beast_http::error::need_more) {
-    const bool is_version = ec == beast_http::error::bad_version;
+    const bool is_bare = has_bare_line_feed(bytes);
+    const bool is_version = ec == beast_http::error::bad_version && !is_bare;
     refusal_ = refusal_of(is_version ? 505 : 400, errc::invalid_argument,
-                          fmt::format("not a request of HTTP/1.1: {}", ec.message()));
+                          fmt::format("not a request of HTTP/1.1: {}",
+                                      is_bare ? "a line ends with LF alone" : ec.message()));
     return used;
   }
   const auto unused = bytes.size() - used;
   if (was_header) {
+    if (has_folded_line(bytes.substr(0, used)))
+      refusal_ = refusal_of(errc::invalid_argument, "header: a line is folded");
     header_bytes_ += used;
     if (header_bytes_ + (is_header_done() ? 0 : unused) > limits_.max_header_bytes)
       refusal_ = refusal_of(431, errc::invalid_argument,

@@ -103,7 +103,7 @@ json::object answers_of(const api_route& route, const call_row& row) {
   if (has_body) {
     out["408"] = error_answer("the body came too slowly");
     out["413"] = error_answer("the body is too large");
-    out["415"] = error_answer("the body is not JSON");
+    out["415"] = error_answer("the body is not JSON, or it is compressed");
   }
   if (is_generation(row.call)) {
     out["429"] = error_answer("too many requests wait");

@@ -247,6 +247,25 @@ TEST_CASE("what is no HTTP is refused in the form of the product") {
   CHECK(status_of(std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 15)) == 400);
   CHECK(fixture.server().stats().requests == 0);
   CHECK(fixture.server().stats().refused == 13);
+}
+
+TEST_CASE("lines that end with LF alone and header lines that are folded are refused") {
+  http_fixture fixture;
+  const auto status_of = [&](std::string_view bytes) { return refused(fixture, bytes).status; };
+  CHECK(status_of("GET / HTTP/1.1\nHost: h\n\n") == 400);
+  CHECK(status_of("GET / HTTP/1.1\nHost: h\r\n\r\n") == 400);
+  CHECK(status_of("GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\n") == 400);
+  CHECK(status_of("GET / HTTP/1.1\r\nHost: h\r\nX: y\n\r\n") == 400);
+  CHECK(status_of("GET / HTTP/2.0\r\nHost: h\n\r\n") == 505);
+  CHECK(status_of("GET / HTTP/1.1\r\nHost: h\r\nX: y\r\n z\r\n\r\n") == 400);
+  CHECK(status_of("GET / HTTP/1.1\r\nHost: h\r\nX:\r\n\tz\r\n\r\n") == 400);
+  CHECK(status_of("GET / HTTP/1.1\r\n Host: h\r\n\r\n") == 400);
+  const auto chunked = "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+  CHECK(status_of(std::string(chunked) + "5\nhello\r\n0\r\n\r\n") == 400);
+  // In a body lines are its own.
+  const auto body =
+    ask(fixture, "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n\n a\n");
+  CHECK(body.status == 200);
   CHECK(fixture.is_alive());
 }
 

@@ -123,6 +123,11 @@ TEST_CASE("only JSON is read, and nothing said is JSON") {
   CHECK(bench.ask("POST", "/v1/internal/drain", "", {{"Content-Type", "text/plain"}})->status ==
         200);
   CHECK(status({{"Content-Type", "multipart/form-data; boundary=x"}}) == 415);
+  CHECK(status({{"Content-Encoding", "gzip"}}) == 415);
+  CHECK(status({{"Content-Encoding", "Identity"}, {"content-encoding", "br"}}) == 415);
+  CHECK(status({{"Content-Encoding", "identity, gzip"}}) == 415);
+  CHECK(status({{"Content-Encoding", "Identity"}}) == 400);
+  CHECK(status({{"Content-Encoding", ""}}) == 400);
 }
 
 TEST_CASE("a body is refused before it comes, by its header") {
