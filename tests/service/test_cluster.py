@@ -471,7 +471,7 @@ def test_two_nodes_of_one_name_take_no_turns(own):
 
 
 def test_replicas_in_one_node(serve):
-    it = serve("--dp-size", "3", "--routing", "round_robin", "--max-num-seqs", "4", script=PACED)
+    it = serve("--dp-size", "3", "--routing", "round_robin", "--max-num-seqs", "6", script=PACED)
     replies = together(24, lambda i: it.post(CHAT, {**chat_body("#long", max_tokens=20), "seed": i}))
     assert all(one.status_code == 200 for one in replies)
     assert len({one.json()["choices"][0]["message"]["content"] for one in replies}) == 1
