@@ -6,6 +6,7 @@
 #include "actors/dashboard_snapshot.hpp"
 #include "runtime/base/json.hpp"
 #include "runtime/base/metrics.hpp"
+#include "runtime/base/whole_number.hpp"
 
 namespace deepinfer {
 namespace {
@@ -22,12 +23,6 @@ const json::value& at(const json::value& object, std::string_view key) {
 
 std::string text_of(const json::value& value) {
   return value.is_string() ? std::string(value.get_string()) : std::string();
-}
-
-std::optional<std::int64_t> whole_number(const json::value& value) {
-  if (value.is_int64()) return value.get_int64();
-  if (value.is_uint64()) return static_cast<std::int64_t>(value.get_uint64());
-  return std::nullopt;
 }
 
 /// Adds numbers, those inside of objects too; what is no number stays.

@@ -4,17 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/whole_number.hpp"
 #include "runtime/http/json_text.hpp"
 
 namespace deepinfer {
-namespace {
-
-std::optional<std::int64_t> whole_number(const json::value& value) {
-  if (value.is_int64()) return value.get_int64();
-  return std::nullopt;  // uint64 only above 2^63 - 1; "-0" is a double
-}
-
-}  // namespace
 
 std::string shown_value(const json::value& value) {
   if (value.is_object()) return "an object";

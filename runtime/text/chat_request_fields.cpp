@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/whole_number.hpp"
 #include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
@@ -22,11 +23,6 @@ std::string shown(const json::value& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "a list";
   return cut(to_text(value));
-}
-
-std::optional<std::int64_t> whole_number(const json::value& value) {
-  if (value.is_int64()) return value.get_int64();
-  return std::nullopt;  // uint64 only above 2^63 - 1; "-0" is a double
 }
 
 }  // namespace

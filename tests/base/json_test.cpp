@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/base/json.hpp"
+#include "runtime/base/whole_number.hpp"
 
 using namespace deepinfer;
 
@@ -26,4 +27,14 @@ TEST_CASE("text of a value is compact and keeps the order of its keys") {
   const auto value = parse_json(text);
   REQUIRE(value);
   CHECK(to_text(*value) == text);
+}
+
+TEST_CASE("whole numbers are those that fit a signed one, whoever made them") {
+  for (const auto* text : {"0", "-9223372036854775808", "9223372036854775807"})
+    CHECK(to_text(json::value(whole_number(parse_json(text).value()).value())) == text);
+  for (const auto* text : {"-0", "1.0", "1e3", "9223372036854775808", "true", "\"1\"", "null"}) {
+    CAPTURE(text);
+    CHECK(!whole_number(parse_json(text).value()));
+  }
+  CHECK(whole_number(json::value(std::size_t{7})) == 7);
 }
