@@ -11,23 +11,13 @@
 #include "actors/neighbour_desk.hpp"
 #include "actors/node.hpp"
 #include "actors/rank_supervisor.hpp"
+#include "actors/remote_front.hpp"
 #include "actors/router.hpp"
 #include "runtime/base/metrics.hpp"
 #include "runtime/base/span_ring.hpp"
 #include "runtime/device/device.hpp"
 
 namespace deepinfer {
-
-/// The front of a node elsewhere, and who is told that the router has no use of it any more; see
-/// `replica_link`.
-struct remote_front {
-  remote_front(front_actor at, std::function<void()> left = {})
-    : front(std::move(at)),
-      on_left(std::move(left)) {}
-
-  front_actor front;
-  std::function<void()> on_left;
-};
 
 /// Stops in this order: what waits in the router, gateways, ranks, control, router, devices.
 struct node::machinery {

@@ -24,9 +24,9 @@
 #include <caf/io/middleman_actor.hpp>
 
 #include "actors/host_address.hpp"
-#include "actors/node_state.hpp"
 #include "actors/protocol.hpp"
 #include "actors/reconnect_pace.hpp"
+#include "actors/remote_front.hpp"
 #include "actors/request_ledger.hpp"
 #include "actors/wire_protocol.hpp"
 #include "messages/control.hpp"
