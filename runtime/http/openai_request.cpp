@@ -10,6 +10,7 @@
 #include "runtime/http/body_fields.hpp"
 #include "runtime/http/json_text.hpp"
 #include "runtime/http/refused_fields.hpp"
+#include "runtime/http/template_kwargs.hpp"
 
 namespace deepinfer {
 namespace {
@@ -108,11 +109,11 @@ result<void> refuse_unless_false(body_fields& body, std::string_view name,
 }
 
 /// Whether the engine lets the answer begin with reasoning. What it refuses is its own affair.
-bool is_thinking(body_fields& body) {
+bool is_thinking(const json::object& chat) {
   bool thinks = false;
-  if (const auto* effort = body.find("reasoning_effort"))
+  if (const auto* effort = chat.if_contains("reasoning_effort"))
     thinks = !effort->is_string() || effort->get_string() != "none";
-  if (const auto* thinking = body.find("thinking"); thinking && thinking->is_object()) {
+  if (const auto* thinking = chat.if_contains("thinking"); thinking && thinking->is_object()) {
     const auto* type = thinking->get_object().if_contains("type");
     thinks = type && type->is_string() && type->get_string() != "disabled";
   }
@@ -144,8 +145,9 @@ result<void> read_chat_logprobs(body_fields& body, openai_job& job) {
   return {};
 }
 
-/// The fields that the engine's reader knows. `top_k` -1 is vLLM's word for off.
-json::object engine_chat(body_fields& body) {
+/// The fields that the engine's reader knows. `top_k` -1 is vLLM's word for off. What has no effect
+/// is noted in `ignored`.
+result<json::object> engine_chat(body_fields& body, std::vector<std::string>& ignored) {
   json::object out;
   for (const auto name : chat_fields)
     if (const auto* value = body.find(name)) out[name] = *value;
@@ -153,6 +155,8 @@ json::object engine_chat(body_fields& body) {
   if (top_k && *top_k == -1) out["top_k"] = 0;
   const auto* logprobs = out.if_contains("logprobs");
   if (!logprobs || *logprobs == false) out.erase("top_logprobs");
+  DI_TRY(const auto meaningless, apply_template_kwargs(body, out));
+  ignored.insert(ignored.end(), meaningless.begin(), meaningless.end());
   return out;
 }
 
@@ -167,8 +171,9 @@ result<void> read_chat(body_fields& body, openai_job& job, generate_request& req
   if (request.sampling.include_stop)
     return body.failure("include_stop_str_in_output",
                         "a chat answer never includes its stop string");
-  job.thinking = is_thinking(body);
-  request.chat = to_text(engine_chat(body));
+  DI_TRY(const auto engine, engine_chat(body, job.ignored));
+  job.thinking = is_thinking(engine);
+  request.chat = to_text(engine);
   // The engine reads these from the chat, where its policy sees them.
   sampling_request kept;
   kept.n = request.sampling.n;
@@ -313,7 +318,9 @@ result<void> check_served(const openai_job& job, const model_info& served) {
 result<std::string> read_chat_body(const json::object& body) {
   body_fields fields(body);
   if (!fields.find("messages")) return fields.failure("messages", "is missing");
-  return to_text(engine_chat(fields));
+  std::vector<std::string> ignored;
+  DI_TRY(const auto engine, engine_chat(fields, ignored));
+  return to_text(engine);
 }
 
 }  // namespace deepinfer

@@ -91,6 +91,10 @@ constexpr std::string_view schemas = R"json({
     "prefix":{"type":["boolean","null"]},"tool_call_id":{"type":["string","null"]},
     "tool_calls":{
       "type":["array","null"],"minItems":1,"items":{"$ref":"#/components/schemas/ToolCall"}}}},
+"Effort":{
+  "anyOf":[
+    {"enum":["none","minimal","low","medium","high","xhigh","ultra","max",null]},
+    {"type":"integer","minimum":1,"maximum":100}]},
 "ChatRequest":{
   "type":"object","required":["messages"],
   "properties":{
@@ -104,10 +108,12 @@ constexpr std::string_view schemas = R"json({
     "thinking":{
       "type":["object","null"],"required":["type"],
       "properties":{"type":{"enum":["enabled","disabled","adaptive"]}}},
-    "reasoning_effort":{
-      "anyOf":[
-        {"enum":["none","minimal","low","medium","high","xhigh","ultra","max",null]},
-        {"type":"integer","minimum":1,"maximum":100}]},
+    "reasoning_effort":{"$ref":"#/components/schemas/Effort"},
+    "chat_template_kwargs":{
+      "type":["object","null"],
+      "properties":{
+        "thinking":{"type":["boolean","null"]},"enable_thinking":{"type":["boolean","null"]},
+        "reasoning_effort":{"$ref":"#/components/schemas/Effort"}}},
     "logprobs":{"type":["boolean","null"]},
     "top_logprobs":{"type":["integer","null"],"minimum":0,"maximum":20},
     "include_stop_str_in_output":{"enum":[false,null]},$SHARED}},
@@ -222,10 +228,12 @@ constexpr std::string_view schemas = R"json({
     "thinking":{
       "type":["object","null"],"required":["type"],
       "properties":{"type":{"enum":["enabled","disabled","adaptive"]}}},
-    "reasoning_effort":{
-      "anyOf":[
-        {"enum":["none","minimal","low","medium","high","xhigh","ultra","max",null]},
-        {"type":"integer","minimum":1,"maximum":100}]}}},
+    "reasoning_effort":{"$ref":"#/components/schemas/Effort"},
+    "chat_template_kwargs":{
+      "type":["object","null"],
+      "properties":{
+        "thinking":{"type":["boolean","null"]},"enable_thinking":{"type":["boolean","null"]},
+        "reasoning_effort":{"$ref":"#/components/schemas/Effort"}}}}},
 "RenderAnswer":{
   "type":"object","required":["prompt","tokens","count","max_model_len"],
   "properties":{

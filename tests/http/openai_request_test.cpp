@@ -329,6 +329,43 @@ TEST_CASE("thinking is known before the engine tells") {
   CHECK_FALSE(read(chat, chat_body(R"("reasoning_effort":"none")")).thinking);
 }
 
+TEST_CASE("arguments of a chat template that have a field here are taken for it") {
+  const auto engine = [](const std::string& extra) {
+    const auto job = read(chat, chat_body(extra));
+    return std::pair(json::parse(*job.requests[0].chat).get_object(), job);
+  };
+  for (const auto* name : {"thinking", "enable_thinking"}) {
+    const auto with = [&](const char* value, const std::string& more = "") {
+      return engine(fmt::format(R"("chat_template_kwargs":{{"{}":{}}}{})", name, value, more));
+    };
+    const auto [on, job] = with("true");
+    CHECK(on.at("thinking").at("type") == "enabled");
+    CHECK(job.thinking);
+    CHECK(job.ignored.empty());
+    CHECK_FALSE(on.contains("chat_template_kwargs"));
+    CHECK(with("false").first.at("thinking").at("type") == "disabled");
+    CHECK_FALSE(with("null").first.contains("thinking"));
+    // It decides over an effort, as the field does; the field decides over it.
+    CHECK_FALSE(with("false", R"(,"reasoning_effort":"high")").second.thinking);
+    CHECK(with("false", R"(,"thinking":{"type":"enabled"})").second.thinking);
+    const auto why =
+      refused(chat, chat_body(fmt::format(R"("chat_template_kwargs":{{"{}":1}})", name)));
+    CHECK(why.param == fmt::format("chat_template_kwargs.{}", name));
+  }
+  const auto effort = R"("chat_template_kwargs":{"reasoning_effort":"max"})";
+  CHECK(engine(effort).first.at("reasoning_effort") == "max");
+  CHECK(engine(effort).second.thinking);
+  CHECK(engine(std::string(effort) + R"(,"reasoning_effort":"low")").first.at("reasoning_effort") ==
+        "low");
+  CHECK(read(chat, chat_body(R"("chat_template_kwargs":{"date":"today"})")).ignored ==
+        std::vector<std::string>{"chat_template_kwargs.date"});
+  CHECK(refused(chat, chat_body(R"("chat_template_kwargs":[1])")).param == "chat_template_kwargs");
+  const auto rendered = read_chat_body(
+    json::parse(R"({"messages":[],"chat_template_kwargs":{"thinking":true}})").get_object());
+  REQUIRE(rendered);
+  CHECK(json::parse(*rendered).at("thinking").at("type") == "enabled");
+}
+
 TEST_CASE("fields that nobody knows are listed, or refused where that is wanted") {
   const auto body = chat_body(R"("stream":true,"stream_options":{"continuous_usage_stats":true},)"
                               R"("metadata":{},"store":true)");

@@ -141,7 +141,7 @@ OPTIONAL = ["temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty"
             "stream", "stream_options", "ignore_eos", "stop_token_ids", "skip_special_tokens",
             "include_stop_str_in_output", "user", "cache_salt"]
 CHAT_OPTIONAL = [*OPTIONAL, "max_completion_tokens", "top_logprobs", "tools", "tool_choice",
-                 "response_format", "thinking", "reasoning_effort", "parallel_tool_calls", "metadata",
+                 "response_format", "thinking", "reasoning_effort", "chat_template_kwargs", "parallel_tool_calls", "metadata",
                  "store", "service_tier"]
 
 
