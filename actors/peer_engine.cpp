@@ -85,7 +85,8 @@ std::vector<remote_link_actor> speakers(const control_relay_state& state) {
   return out.empty() ? state.links.nodes : out;
 }
 
-/// Asks one node after the other until one is there.
+/// Asks one node after the other until one answers for itself: all of it are questions, so that one
+/// whose node has gone meanwhile may be asked again.
 void relay(pointer self, std::vector<remote_link_actor> nodes, const std::string& verb,
            const std::string& bytes, caf::typed_response_promise<std::string> promise) {
   const auto node = nodes.front();
@@ -93,7 +94,7 @@ void relay(pointer self, std::vector<remote_link_actor> nodes, const std::string
   ask(self, node, relay_timeout, call_atom::value, verb, bytes)
     .then([promise](std::string& answer) mutable { promise.deliver(std::move(answer)); },
           [self, nodes = std::move(nodes), verb, bytes, promise](caf::error& failure) mutable {
-            if (from_caf(failure).code == errc::not_ready && !nodes.empty())
+            if (may_differ_elsewhere(from_caf(failure).code) && !nodes.empty())
               relay(self, std::move(nodes), verb, bytes, promise);
             else
               promise.deliver(std::move(failure));

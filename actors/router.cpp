@@ -48,12 +48,6 @@ void wait_again(open_request& it) {
   it.attempt = 0;
 }
 
-/// Would another replica answer otherwise?
-bool is_of_replica(errc code) {
-  return code == errc::queue_full || code == errc::draining || code == errc::not_ready ||
-         code == errc::overloaded || code == errc::server_shutdown || code == errc::rank_lost;
-}
-
 void on_accepted(pointer self, const std::string& id, std::uint64_t attempt) {
   const auto found = self->state.requests.find(id);
   if (found == self->state.requests.end() || found->second.attempt != attempt) return;
@@ -68,7 +62,7 @@ void on_refused(pointer self, const std::string& id, std::uint64_t attempt, cons
   if (found == state.requests.end() || found->second.attempt != attempt) return;
   auto& it = found->second;
   const auto replica = it.replica;
-  if (is_of_replica(why.code) && !it.is_cancelled && !state.is_closing) {
+  if (may_differ_elsewhere(why.code) && !it.is_cancelled && !state.is_closing) {
     if (state.core->refuse(replica, id, now_us_of(self)))
       wait_again(it);
     else

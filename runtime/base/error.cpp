@@ -73,6 +73,11 @@ int exit_code_of(errc code) {
   return row_of(code).exit_code;
 }
 
+bool may_differ_elsewhere(errc code) {
+  return code == errc::queue_full || code == errc::draining || code == errc::not_ready ||
+         code == errc::overloaded || code == errc::server_shutdown || code == errc::rank_lost;
+}
+
 error error::within(std::string_view where) && {
   message.insert(0, std::string(where) + ": ");
   return std::move(*this);

@@ -60,6 +60,9 @@ int http_status_of(errc code);
 /// Exit code of the command line for an error that ends the program (interfaces: 1, 2, 3, 4, 5).
 int exit_code_of(errc code);
 
+/// Might another node or replica answer otherwise? What was asked says nothing of it.
+bool may_differ_elsewhere(errc code);
+
 struct error {
   errc code = errc::internal;
   std::string message;

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <csignal>
 #include <future>
 #include <utility>
 
@@ -124,6 +125,26 @@ TEST_CASE("a gateway counts its nodes and not itself, and is ready while one of 
           .size() == 1);
   CHECK(log.lines("takes requests, 2 of 2 do").size() == 1);
   CHECK(log.lines(" takes ").size() == 4);
+}
+
+TEST_CASE("a gateway asks another node what one that was lost has not answered") {
+  auto first = std::make_unique<node_process>(child_settings{{"NAME", "first"}});
+  node_process second(child_settings{{"NAME", "second"}});
+  gateway_engine gateway({address_of(*first), address_of(second)});
+  REQUIRE(eventually([&] { return gateway.nodes_up == 2; }));
+  const auto client = gateway.engine->connect();
+  first->process.signal(SIGSTOP);
+  auto asked = std::async(std::launch::async, [&] { return client.call(verb::model, ""); });
+  const auto is_open = [&] { return asked.wait_for(0s) != std::future_status::ready; };
+  // What is asked of the gateway itself comes behind what it has sent on, while the node is silent.
+  for (int i = 0; i < 100; ++i) REQUIRE(client.call(verb::config_get, "").has_value());
+  CHECK(is_open());
+  first->process.kill();
+  // The other's own word: these nodes have no desk that knows of models.
+  const auto answer = asked.get();
+  REQUIRE(!answer);
+  CHECK(answer.error().code == errc::not_found);
+  CHECK(answer.error().message == "verb: found 'model'");
 }
 
 TEST_CASE("a gateway before its first node says why it is not ready") {
