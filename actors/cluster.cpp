@@ -162,6 +162,7 @@ void on_ready(pointer self, std::int32_t number, bool is_ready, const std::strin
 void drop(pointer self, std::int32_t number) {
   auto node = self->state.members.extract(number);
   if (node.empty()) return;
+  if (node.mapped().is_up) node.mapped().reason = "this node stops";
   withdraw(self, node.mapped());
   tell(self, node.mapped().link, stop_atom::value);
   count(self);
