@@ -16,6 +16,6 @@ if(NOT DI_SANITIZE_ADDRESS AND NOT DI_SANITIZE_THREAD)
     test_reports_transport.py)
   di_service_test("properties, schema, metrics and trace" test_properties.py test_openapi.py
     test_observability.py)
-  di_service_test("several processes" test_cluster.py test_soak.py)
+  di_service_test("several processes" test_cluster.py test_peers.py test_soak.py)
   di_service_test("every probe holds, and fails where its feature is broken" probe --self-test)
 endif()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster import Cluster
 from script import shared_script
 from service import BINARY, Server
 
@@ -66,6 +67,19 @@ def own(request):
     def start(*flags, script=..., **options):
         script = shared_script() if script is ... else script
         started.append(Server(*flags, script=script, **options))
+        return started[-1]
+
+    yield start
+    for it in started:
+        it.stop()
+
+
+@pytest.fixture
+def cluster():
+    started = []
+
+    def start(count=3, *flags, **options):
+        started.append(Cluster(count, *flags, **options))
         return started[-1]
 
     yield start

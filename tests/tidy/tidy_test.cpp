@@ -37,7 +37,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 bool is_code(const std::string& path) {
-  static const std::set<std::string> kinds{".hpp", ".cpp", ".cu", ".proto", ".cmake", ".sh"};
+  static const std::set<std::string> kinds{".hpp", ".cpp", ".cu", ".proto", ".cmake", ".sh", ".py"};
   return kinds.contains(fs::path(path).extension().string());
 }
 
@@ -153,7 +153,8 @@ std::size_t columns_of(const std::string& line) {
 
 /// Files that may be longer, with the reason.
 const std::map<std::string, std::string>& long_files() {
-  static const std::map<std::string, std::string> table{};
+  static const std::map<std::string, std::string> table{
+    {"messages/scenario.proto", "one format, described where it is defined"}};
   return table;
 }
 
@@ -213,12 +214,13 @@ TEST_CASE("identifiers use the words of the house") {
   found.check();
 }
 
-TEST_CASE("files have at most 500 lines of at most 100 columns") {
+TEST_CASE("files have at most 500 lines, of C++ at most 100 columns") {
   findings found;
   for (const auto& file : sources()) {
-    if (!is_cpp(file) || is_generated_table(file.path)) continue;
+    if (is_generated_table(file.path)) continue;
     if (file.lines.size() > 500 && !long_files().contains(file.path))
       found.add(file, 0, fmt::format("{} lines", file.lines.size()));
+    if (!is_cpp(file)) continue;
     for (std::size_t i = 0; i < file.lines.size(); ++i) {
       const bool is_table = file.lines[i].find("clang-format off") != std::string::npos;
       if (is_table) break;  // the rest of such a file is a table
