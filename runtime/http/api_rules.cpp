@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/quoted.hpp"
 #include "runtime/http/header_text.hpp"
-#include "runtime/http/json_text.hpp"
 #include "runtime/http/uri.hpp"
 
 namespace deepinfer {
@@ -43,9 +43,8 @@ result<void> check_content_type(const http_request& request) {
   const bool is_json =
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"));
   if (is_json || kind.empty()) return {};
-  return fail(
-    errc::unsupported_media_type,
-    fmt::format("Content-Type: found {}, expected application/json", quoted_input(*header)));
+  return fail(errc::unsupported_media_type,
+              fmt::format("Content-Type: found {}, expected application/json", quoted(*header)));
 }
 
 result<void> check_content_encoding(const http_request& request) {
@@ -54,7 +53,7 @@ result<void> check_content_encoding(const http_request& request) {
     if (it.value.empty() || equal_ignoring_case(it.value, "identity")) continue;
     return fail(errc::unsupported_media_type,
                 fmt::format("Content-Encoding: found {}, expected identity or no such header",
-                            quoted_input(it.value)));
+                            quoted(it.value)));
   }
   return {};
 }
@@ -85,7 +84,7 @@ result<std::int64_t> query_number(std::string_view query, std::string_view name,
   if (read.ec == std::errc{} && read.ptr == end && value >= least && value <= most) return value;
   return fail(errc::invalid_argument,
               fmt::format("{}: found {}, expected a whole number from {} to {}", name,
-                          quoted_input(*text), least, most),
+                          quoted(*text), least, most),
               std::string(name));
 }
 

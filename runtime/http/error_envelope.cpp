@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/quoted.hpp"
 #include "runtime/http/json_text.hpp"
 
 namespace deepinfer {
@@ -12,10 +13,9 @@ constexpr std::size_t longest_message = 1100;
 constexpr std::size_t longest_param = 100;
 
 std::string plain(std::string_view text, std::size_t most) {
-  std::string out(cut_utf8(text, most));
+  auto out = shortened(text, most);
   std::replace_if(
     out.begin(), out.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
-  if (out.size() < text.size()) out += "...";
   return out;
 }
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/quoted.hpp"
 #include "runtime/http/api_rules.hpp"
 #include "runtime/http/dashboard.hpp"
-#include "runtime/http/json_text.hpp"
 #include "runtime/http/openapi.hpp"
 
 namespace deepinfer {
@@ -123,15 +123,15 @@ void http_api::handle(std::shared_ptr<const http_request> request,
   }
   if (match.route) return dispatch(on);
   if (match.allow.empty())
-    return on->fail({errc::not_found,
-                     fmt::format("nothing is served at {} {}", quoted_input(request->method),
-                                 quoted_input(request->path)),
-                     {}});
+    return on->fail(
+      {errc::not_found,
+       fmt::format("nothing is served at {} {}", quoted(request->method), quoted(request->path)),
+       {}});
   if (request->method == "OPTIONS") return on->send(options_response(*request, match.allow));
   on->extra.push_back({"Allow", match.allow});
   on->fail({errc::method_not_allowed,
-            fmt::format("{} is not served at {}, only {}", quoted_input(request->method),
-                        quoted_input(request->path), match.allow),
+            fmt::format("{} is not served at {}, only {}", quoted(request->method),
+                        quoted(request->path), match.allow),
             {}});
 }
 

@@ -4,13 +4,14 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/json_fields.hpp"
+#include "runtime/base/quoted.hpp"
 #include "runtime/http/api_rules.hpp"
-#include "runtime/http/body_fields.hpp"
 #include "runtime/http/dashboard.hpp"
 #include "runtime/http/event_feed.hpp"
 #include "runtime/http/http_api.hpp"
-#include "runtime/http/json_text.hpp"
 #include "runtime/http/metrics_text.hpp"
+#include "runtime/http/request_body.hpp"
 #include "runtime/http/struct_json.hpp"
 
 namespace deepinfer {
@@ -157,9 +158,8 @@ void http_api::cancel_request(const exchange_ptr& on) {
         ++cancelled;
       }
       if (cancelled == 0)
-        return on->fail({errc::not_found,
-                         fmt::format("no open request has the id {}", quoted_input(on->rest)),
-                         "id"});
+        return on->fail(
+          {errc::not_found, fmt::format("no open request has the id {}", quoted(on->rest)), "id"});
       on->send_json(to_text(json::object{{"id", on->rest}, {"cancelled", cancelled}}));
     });
 }
@@ -180,7 +180,7 @@ void http_api::drain(const exchange_ptr& on) {
   if (!on->request().body.empty()) {
     const auto body = parse_body(on->request().body, options_.limits.max_depth);
     if (!body) return on->fail(body.error());
-    body_fields fields(body->get_object());
+    json_fields fields(body->get_object());
     const auto given = fields.integer("timeout_ms", 0, most_drain_ms);
     if (!given) return on->fail(given.error());
     timeout_ms = given->value_or(timeout_ms);
@@ -201,7 +201,7 @@ void http_api::show_config(const exchange_ptr& on) {
 void http_api::change_config(const exchange_ptr& on) {
   const auto body = parse_body(on->request().body, options_.limits.max_depth);
   if (!body) return on->fail(body.error());
-  body_fields fields(body->get_object());
+  json_fields fields(body->get_object());
   const auto key = fields.text("key");
   if (!key) return on->fail(key.error());
   const auto* value = fields.find("value");

@@ -1,6 +1,5 @@
 #include "runtime/http/json_text.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -9,7 +8,6 @@
 namespace deepinfer {
 namespace {
 
-constexpr std::size_t longest_quote = 100;
 constexpr float least_logprob = -9999.0f;
 
 struct utf8_part {
@@ -100,19 +98,6 @@ std::optional<std::size_t> utf8_defect(std::string_view text) {
     at += part.size;
   }
   return std::nullopt;
-}
-
-std::string_view cut_utf8(std::string_view text, std::size_t most) {
-  if (text.size() <= most) return text;
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;
-  return text.substr(0, most);
-}
-
-std::string quoted_input(std::string_view text) {
-  const auto shown = cut_utf8(text, longest_quote);
-  std::string out = "\"";
-  for (const char c : shown) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  return out + (shown.size() < text.size() ? "...\"" : "\"");
 }
 
 }  // namespace deepinfer

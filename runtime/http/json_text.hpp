@@ -19,10 +19,4 @@ void append_json_number(std::string& out, double value);
 /// Place of the first byte that is no UTF-8.
 std::optional<std::size_t> utf8_defect(std::string_view text);
 
-/// At most `most` bytes of it, whole characters.
-std::string_view cut_utf8(std::string_view text, std::size_t most);
-
-/// `text` in quotes for a message: at most 100 bytes of it, without control characters.
-std::string quoted_input(std::string_view text);
-
 }  // namespace deepinfer

@@ -7,9 +7,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "runtime/http/body_fields.hpp"
-#include "runtime/http/json_text.hpp"
+#include "runtime/base/json_fields.hpp"
+#include "runtime/base/quoted.hpp"
 #include "runtime/http/refused_fields.hpp"
+#include "runtime/http/request_body.hpp"
 #include "runtime/http/template_kwargs.hpp"
 
 namespace deepinfer {
@@ -51,7 +52,7 @@ std::ptrdiff_t count_characters(std::string_view text) {
 }
 
 /// `name` where it is given and not empty.
-result<std::string> short_text(body_fields& body, std::string_view name) {
+result<std::string> short_text(json_fields& body, std::string_view name) {
   DI_TRY(auto text, body.text(name));
   if (const auto found = text ? count_characters(*text) : 0; found > longest_name)
     return body.failure(
@@ -60,7 +61,7 @@ result<std::string> short_text(body_fields& body, std::string_view name) {
 }
 
 /// Who asks, and in which order his requests come.
-result<void> read_client(body_fields& body, generate_request& request) {
+result<void> read_client(json_fields& body, generate_request& request) {
   DI_TRY(const auto user, short_text(body, "user"));
   DI_TRY(const auto user_id, short_text(body, "user_id"));
   request.session = user_id.empty() ? user : user_id;
@@ -74,7 +75,7 @@ result<void> read_client(body_fields& body, generate_request& request) {
   return {};
 }
 
-result<void> read_stream_options(body_fields& body, openai_job& job) {
+result<void> read_stream_options(json_fields& body, openai_job& job) {
   DI_TRY(job.stream, body.flag("stream", false));
   DI_TRY(job.timings, body.flag("timings", false));
   DI_TRY(auto options, body.object("stream_options"));
@@ -86,7 +87,7 @@ result<void> read_stream_options(body_fields& body, openai_job& job) {
   return {};
 }
 
-result<void> read_common(body_fields& body, const openai_limits& limits, openai_job& job,
+result<void> read_common(json_fields& body, const openai_limits& limits, openai_job& job,
                          generate_request& request) {
   DI_TRY(auto model, body.text("model"));
   job.model = std::move(model).value_or("");
@@ -101,7 +102,7 @@ result<void> read_common(body_fields& body, const openai_limits& limits, openai_
   return refuse_fields(body);
 }
 
-result<void> refuse_unless_false(body_fields& body, std::string_view name,
+result<void> refuse_unless_false(json_fields& body, std::string_view name,
                                  std::string_view instead) {
   DI_TRY(const auto is_on, body.flag(name, false));
   if (is_on) return body.failure(name, fmt::format("true is not supported yet{}", instead));
@@ -120,7 +121,7 @@ bool is_thinking(const json::object& chat) {
   return thinks;
 }
 
-result<void> read_tool_choice(body_fields& body) {
+result<void> read_tool_choice(json_fields& body) {
   const auto* choice = body.find("tool_choice");
   const bool is_named = choice && choice->is_object();
   if (choice && !is_named && !choice->is_string())
@@ -137,7 +138,7 @@ result<void> read_tool_choice(body_fields& body) {
   return {};
 }
 
-result<void> read_chat_logprobs(body_fields& body, openai_job& job) {
+result<void> read_chat_logprobs(json_fields& body, openai_job& job) {
   DI_TRY(job.logprobs, body.flag("logprobs", false));
   DI_TRY(const auto top, body.integer("top_logprobs", 0, most_logprobs));
   if (top.value_or(0) > 0 && !job.logprobs)
@@ -147,7 +148,7 @@ result<void> read_chat_logprobs(body_fields& body, openai_job& job) {
 
 /// The fields that the engine's reader knows. `top_k` -1 is vLLM's word for off. What has no effect
 /// is noted in `ignored`.
-result<json::object> engine_chat(body_fields& body, std::vector<std::string>& ignored) {
+result<json::object> engine_chat(json_fields& body, std::vector<std::string>& ignored) {
   json::object out;
   for (const auto name : chat_fields)
     if (const auto* value = body.find(name)) out[name] = *value;
@@ -160,7 +161,7 @@ result<json::object> engine_chat(body_fields& body, std::vector<std::string>& ig
   return out;
 }
 
-result<void> read_chat(body_fields& body, openai_job& job, generate_request& request) {
+result<void> read_chat(json_fields& body, openai_job& job, generate_request& request) {
   if (!body.find("messages")) return body.failure("messages", "is missing");
   if (!body.find("messages")->is_array())
     return body.wrong("messages", *body.find("messages"), "a list of messages");
@@ -183,21 +184,14 @@ result<void> read_chat(body_fields& body, openai_job& job, generate_request& req
   return {};
 }
 
-result<std::vector<token_id>> read_ids(const body_fields& body, const json::array& items,
+result<std::vector<token_id>> read_ids(const json_fields& body, const json::array& items,
                                        const std::string& place) {
   if (items.empty()) return body.failure(place, "found an empty list, expected token ids");
-  std::vector<token_id> ids;
-  ids.reserve(items.size());
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const auto id = token_id_of(items[i]);
-    if (!id) return body.wrong(fmt::format("{}[{}]", place, i), items[i], "a token id from 0");
-    ids.push_back(*id);
-  }
-  return ids;
+  return body.ids_of(items, place);
 }
 
 /// A text, ids, or a list of either: one request each, alike but for the prompt.
-result<void> read_prompts(body_fields& body, const openai_limits& limits, openai_job& job,
+result<void> read_prompts(json_fields& body, const openai_limits& limits, openai_job& job,
                           const generate_request& like) {
   const auto* prompt = body.find("prompt");
   if (!prompt) return body.failure("prompt", "is missing");
@@ -234,7 +228,7 @@ result<void> read_prompts(body_fields& body, const openai_limits& limits, openai
   return {};
 }
 
-result<void> read_completion(body_fields& body, const openai_limits& limits, openai_job& job,
+result<void> read_completion(json_fields& body, const openai_limits& limits, openai_job& job,
                              generate_request& request) {
   DI_TRY_VOID(refuse_unless_false(body, "echo", ""));
   DI_TRY(const auto suffix, body.text("suffix"));
@@ -267,7 +261,7 @@ result<void> check_lengths(const openai_job& job, const model_info& served) {
 result<openai_job> read_openai_request(openai_endpoint endpoint, std::string_view body,
                                        const openai_limits& limits) {
   DI_TRY(const auto parsed, parse_body(body, limits.max_depth));
-  body_fields fields(parsed.get_object());
+  json_fields fields(parsed.get_object());
   openai_job job;
   job.endpoint = endpoint;
   generate_request request;
@@ -280,8 +274,7 @@ result<openai_job> read_openai_request(openai_endpoint endpoint, std::string_vie
   job.ignored.insert(job.ignored.end(), unknown.begin(), unknown.end());
   if (limits.strict_fields && !job.ignored.empty()) {
     const auto& name = job.ignored.front();
-    return fail(errc::invalid_argument, fmt::format("{}: is not known here", quoted_input(name)),
-                name);
+    return fail(errc::invalid_argument, fmt::format("{}: is not known here", quoted(name)), name);
   }
   return job;
 }
@@ -289,10 +282,10 @@ result<openai_job> read_openai_request(openai_endpoint endpoint, std::string_vie
 result<void> check_model_name(const std::string& asked, const model_info& served) {
   const auto& names = served.names;
   if (asked.empty() || std::find(names.begin(), names.end(), asked) != names.end()) return {};
-  return fail(errc::model_not_found,
-              fmt::format("model: {} is not served here, only {}", quoted_input(asked),
-                          fmt::join(names, ", ")),
-              "model");
+  return fail(
+    errc::model_not_found,
+    fmt::format("model: {} is not served here, only {}", quoted(asked), fmt::join(names, ", ")),
+    "model");
 }
 
 result<void> check_served(const openai_job& job, const model_info& served) {
@@ -316,7 +309,7 @@ result<void> check_served(const openai_job& job, const model_info& served) {
 }
 
 result<std::string> read_chat_body(const json::object& body) {
-  body_fields fields(body);
+  json_fields fields(body);
   if (!fields.find("messages")) return fields.failure("messages", "is missing");
   std::vector<std::string> ignored;
   DI_TRY(const auto engine, engine_chat(fields, ignored));

@@ -1,13 +1,12 @@
 #include "runtime/http/openai_sampling.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "runtime/base/positive_float.hpp"
-#include "runtime/http/json_text.hpp"
+#include "runtime/base/quoted.hpp"
 
 namespace deepinfer {
 namespace {
@@ -22,7 +21,7 @@ std::optional<float> as_float(const std::optional<double>& value) {
   return static_cast<float>(*value);
 }
 
-result<void> read_shape(body_fields& body, sampling_request& s) {
+result<void> read_shape(json_fields& body, sampling_request& s) {
   DI_TRY(const auto temperature, body.number("temperature", 0.0, 2.0));
   s.temperature = as_float(temperature);
   DI_TRY(const auto top_p, body.positive("top_p", 1.0));
@@ -42,7 +41,7 @@ result<void> read_shape(body_fields& body, sampling_request& s) {
   return {};
 }
 
-result<void> read_stops(body_fields& body, sampling_request& s) {
+result<void> read_stops(json_fields& body, sampling_request& s) {
   const auto* stop = body.find("stop");
   if (stop && stop->is_string()) {
     s.stop = {std::string(stop->get_string())};
@@ -57,28 +56,26 @@ result<void> read_stops(body_fields& body, sampling_request& s) {
   return {};
 }
 
-result<void> read_bias(body_fields& body, sampling_request& s) {
+result<void> read_bias(json_fields& body, sampling_request& s) {
   DI_TRY(auto map, body.object("logit_bias"));
   if (!map) return {};
-  if (map->whole().size() > most_biases)
+  if (map->entries().size() > most_biases)
     return body.failure("logit_bias", fmt::format("found {} entries, expected at most {}",
-                                                  map->whole().size(), most_biases));
-  for (const auto& [key, value] : map->whole()) {
-    const std::string_view name = key;
-    token_id id = -1;
-    const auto read = std::from_chars(name.data(), name.data() + name.size(), id);
-    if (read.ec != std::errc{} || read.ptr != name.data() + name.size() || id < 0)
+                                                  map->entries().size(), most_biases));
+  for (const auto& [key, value] : map->entries()) {
+    const auto id = token_id_of(key);
+    if (!id)
       return body.failure("logit_bias",
-                          fmt::format("found the key {}, expected a token id", quoted_input(name)));
-    DI_TRY(const auto bias, map->number(name, -100.0, 100.0));
-    if (bias) s.logit_bias.emplace_back(id, static_cast<float>(*bias));
+                          fmt::format("found the key {}, expected a token id", quoted(key)));
+    DI_TRY(const auto bias, map->number(key, -100.0, 100.0));
+    if (bias) s.logit_bias.emplace_back(*id, static_cast<float>(*bias));
   }
   return {};
 }
 
 }  // namespace
 
-result<void> read_sampling(body_fields& body, sampling_request& sampling) {
+result<void> read_sampling(json_fields& body, sampling_request& sampling) {
   DI_TRY_VOID(read_shape(body, sampling));
   DI_TRY_VOID(read_stops(body, sampling));
   DI_TRY_VOID(read_bias(body, sampling));
@@ -88,7 +85,7 @@ result<void> read_sampling(body_fields& body, sampling_request& sampling) {
   return {};
 }
 
-result<std::vector<named_length>> read_lengths(body_fields& body, sampling_request& sampling) {
+result<std::vector<named_length>> read_lengths(json_fields& body, sampling_request& sampling) {
   std::vector<named_length> given;
   const auto read = [&](const char* name, std::int64_t least) -> result<void> {
     DI_TRY(const auto tokens, body.whole(name, least));
@@ -110,7 +107,7 @@ result<std::vector<named_length>> read_lengths(body_fields& body, sampling_reque
   return given;
 }
 
-result<void> read_response_format(body_fields& body, sampling_request& sampling) {
+result<void> read_response_format(json_fields& body, sampling_request& sampling) {
   DI_TRY(auto format, body.object("response_format"));
   if (!format) return {};
   DI_TRY(const auto type, format->text("type"));
@@ -120,8 +117,8 @@ result<void> read_response_format(body_fields& body, sampling_request& sampling)
     return format->failure("type",
                            fmt::format("{} is not supported yet, json_object and text are", *type));
   if (*type != "json_object")
-    return format->failure(
-      "type", fmt::format("found {}, expected json_object or text", quoted_input(*type)));
+    return format->failure("type",
+                           fmt::format("found {}, expected json_object or text", quoted(*type)));
   if (sampling.min_tokens > 0)
     return body.failure("min_tokens", "with json_object the answer ends where its JSON does");
   sampling.grammar = "json_object";

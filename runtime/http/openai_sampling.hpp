@@ -7,7 +7,7 @@
 
 #include "messages/client.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/http/body_fields.hpp"
+#include "runtime/base/json_fields.hpp"
 
 namespace deepinfer {
 
@@ -19,12 +19,12 @@ struct named_length {
 
 /// Reads max_tokens, max_completion_tokens and min_tokens into `sampling`, and says which are
 /// there.
-result<std::vector<named_length>> read_lengths(body_fields& body, sampling_request& sampling);
+result<std::vector<named_length>> read_lengths(json_fields& body, sampling_request& sampling);
 
 /// Reads everything but these, `n` and `logprobs` into `sampling`.
-result<void> read_sampling(body_fields& body, sampling_request& sampling);
+result<void> read_sampling(json_fields& body, sampling_request& sampling);
 
 /// Where the output is held to a grammar. Errors: what is not built.
-result<void> read_response_format(body_fields& body, sampling_request& sampling);
+result<void> read_response_format(json_fields& body, sampling_request& sampling);
 
 }  // namespace deepinfer

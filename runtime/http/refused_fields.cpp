@@ -61,7 +61,7 @@ const std::vector<refused_field>& refused_fields() {
   return rows;
 }
 
-result<void> refuse_fields(body_fields& body) {
+result<void> refuse_fields(json_fields& body) {
   for (const auto& field : refused_fields()) {
     const auto* value = body.find(field.name);
     if (value &&

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/base/json.hpp"
-#include "runtime/http/body_fields.hpp"
+#include "runtime/base/json_fields.hpp"
 
 namespace deepinfer {
 
@@ -19,6 +19,6 @@ struct refused_field {
 const std::vector<refused_field>& refused_fields();
 
 /// Of a chat or a completion. Errors: invalid_argument, `param` is the field.
-result<void> refuse_fields(body_fields& body);
+result<void> refuse_fields(json_fields& body);
 
 }  // namespace deepinfer

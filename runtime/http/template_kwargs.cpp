@@ -2,7 +2,7 @@
 
 namespace deepinfer {
 
-result<std::vector<std::string>> apply_template_kwargs(body_fields& body, json::object& chat) {
+result<std::vector<std::string>> apply_template_kwargs(json_fields& body, json::object& chat) {
   DI_TRY(auto given, body.object("chat_template_kwargs"));
   if (!given) return std::vector<std::string>{};
   const auto* effort = given->find("reasoning_effort");

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "runtime/base/json.hpp"
-#include "runtime/http/body_fields.hpp"
+#include "runtime/base/json_fields.hpp"
 
 namespace deepinfer {
 
 /// Puts the switches into `chat`, the engine's request, but where it has the field of the same
 /// meaning; returns the arguments that mean nothing here. Errors: invalid_argument.
-result<std::vector<std::string>> apply_template_kwargs(body_fields& body, json::object& chat);
+result<std::vector<std::string>> apply_template_kwargs(json_fields& body, json::object& chat);
 
 }  // namespace deepinfer

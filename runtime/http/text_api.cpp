@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "runtime/http/body_fields.hpp"
+#include "runtime/base/json_fields.hpp"
 #include "runtime/http/json_text.hpp"
 #include "runtime/http/openai_request.hpp"
+#include "runtime/http/request_body.hpp"
 
 namespace deepinfer {
 namespace {
@@ -49,7 +50,7 @@ std::string counts(const token_list& tokens, std::int32_t max_model_len) {
 
 result<tokenize_body> read_tokenize(std::string_view body, std::size_t max_depth) {
   DI_TRY(const auto parsed, parse_body(body, max_depth));
-  body_fields fields(parsed.get_object());
+  json_fields fields(parsed.get_object());
   tokenize_body out;
   DI_TRY(auto model, fields.text("model"));
   out.model = std::move(model).value_or("");
@@ -89,7 +90,7 @@ std::string tokenize_json(const tokenize_body& asked, const token_list& tokens,
 
 result<detokenize_body> read_detokenize(std::string_view body, std::size_t max_depth) {
   DI_TRY(const auto parsed, parse_body(body, max_depth));
-  body_fields fields(parsed.get_object());
+  json_fields fields(parsed.get_object());
   detokenize_body out;
   DI_TRY(auto model, fields.text("model"));
   out.model = std::move(model).value_or("");
@@ -117,7 +118,7 @@ std::string detokenize_json(const std::string& text) {
 
 result<tokenize_body> read_render(std::string_view body, std::size_t max_depth) {
   DI_TRY(const auto parsed, parse_body(body, max_depth));
-  body_fields fields(parsed.get_object());
+  json_fields fields(parsed.get_object());
   tokenize_body out;
   DI_TRY(auto model, fields.text("model"));
   out.model = std::move(model).value_or("");

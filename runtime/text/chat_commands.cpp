@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include <fmt/format.h>
 
+#include "runtime/base/json_fields.hpp"
+#include "runtime/base/quoted.hpp"
 #include "runtime/text/chat_request_messages.hpp"
 #include "runtime/text/output_parser.hpp"
 #include "runtime/text/python_json.hpp"
@@ -17,30 +20,30 @@ constexpr std::size_t longest_error = 4096;
 constexpr std::size_t most_stops = 16;
 
 /// {model, messages, tools, ...options} of a request object; options win.
-json::object merged_body(const json::object& request, const field_reader* options) {
+json::object merged_body(const json::object& request, json_fields* options) {
   json::object body = request;
   body.erase("options");
   if (!options) return body;
-  for (const auto& [key, value] : options->whole()) body[key] = value;
+  for (const auto& [key, value] : options->entries()) body[key] = value;
   return body;
 }
 
-result<effort_level> effort_named(const field_reader& options) {
-  DI_TRY(const auto name, options.string("reasoning_effort"));
+result<effort_level> effort_named(json_fields& options) {
+  DI_TRY(const auto name, options.text("reasoning_effort"));
   constexpr std::array<std::string_view, 4> names{"low", "high", "xhigh", "max"};
   if (!name) return effort_level::high;
   const auto found = std::find(names.begin(), names.end(), *name);
   if (found == names.end())
-    return options.wrong("reasoning_effort", options.at("reasoning_effort"),
+    return options.wrong("reasoning_effort", *options.find("reasoning_effort"),
                          "low, high, xhigh or max");
   return static_cast<effort_level>(found - names.begin());
 }
 
 /// A conversation as it stands, see chat_commands.hpp.
-result<chat_request> read_conversation(const field_reader& fields, const field_reader* options,
+result<chat_request> read_conversation(json_fields& fields, json_fields* options,
                                        const chat_request_options& limits) {
   chat_request request;
-  DI_TRY(request.model, fields.required_string("model"));
+  DI_TRY(request.model, fields.required_text("model"));
   const auto served = std::find_if(limits.models.begin(), limits.models.end(),
                                    [&](const auto& model) { return model.name == request.model; });
   if (served == limits.models.end())
@@ -52,20 +55,20 @@ result<chat_request> read_conversation(const field_reader& fields, const field_r
   DI_TRY(c.tools, read_loose_tools(fields, request.variant));
   request.parse_tool_calls = !c.tools.empty();
   if (!options) return request;
-  DI_TRY(const auto thinking, options->boolean("thinking_mode"));
-  c.thinking = thinking.value_or(true);
+  DI_TRY(c.thinking, options->flag("thinking_mode", true));
   DI_TRY(c.effort, effort_named(*options));
-  if (!options->has("response_schema")) return request;
+  const auto* schema = options->given("response_schema");
+  if (!schema) return request;
   c.response = response_shape::schema;
-  c.response_schema = python_json(options->at("response_schema"), json_numbers_of(request.variant));
+  c.response_schema = python_json(*schema, json_numbers_of(request.variant));
   return request;
 }
 
 result<chat_request> read_request(const json::object& request, const chat_request_options& limits) {
-  const field_reader fields(request, "");
-  DI_TRY(const auto options, fields.object("options"));
-  DI_TRY(const auto via, fields.string("via"));
-  const auto* given = options ? &*options : nullptr;
+  json_fields fields(request);
+  DI_TRY(auto options, fields.object("options"));
+  DI_TRY(const auto via, fields.text("via"));
+  auto* given = options ? &*options : nullptr;
   if (via == "conversation") return read_conversation(fields, given, limits);
   return read_chat_request(json::value(merged_body(request, given)), limits);
 }
@@ -81,43 +84,29 @@ result<json::value> constraint_object(const output_constraint& constraint) {
   return json::value{{"kind", name_of(constraint.kind)}, {"schema", schema}};
 }
 
-result<parse_start> start_named(const field_reader& mode) {
-  DI_TRY(const auto name, mode.required_string("start"));
+result<parse_start> start_named(json_fields& mode) {
+  DI_TRY(const auto name, mode.required_text("start"));
   for (const auto start :
        {parse_start::reasoning, parse_start::reasoning_continuation,
         parse_start::content_continuation, parse_start::content, parse_start::tool_calls})
     if (name == name_of(start)) return start;
   return mode.wrong(
-    "start", mode.at("start"),
+    "start", *mode.find("start"),
     "reasoning, reasoning_continuation, content_continuation, content or tool_calls");
 }
 
-result<output_mode> read_mode(const field_reader& fields) {
-  DI_TRY(const auto given, fields.required_object("mode"));
+result<output_mode> read_mode(json_fields& fields) {
+  DI_TRY(auto given, fields.required_object("mode"));
   output_mode mode;
   DI_TRY(mode.start, start_named(given));
-  DI_TRY(const auto tools, given.boolean("tools"));
-  mode.parse_tool_calls = tools.value_or(false) || mode.start == parse_start::tool_calls;
-  DI_TRY(const auto json_output, given.boolean("json"));
-  mode.json_output = json_output.value_or(false);
-  DI_TRY(mode.stop, given.strings("stop", most_stops));
+  DI_TRY(const auto tools, given.flag("tools", false));
+  mode.parse_tool_calls = tools || mode.start == parse_start::tool_calls;
+  DI_TRY(mode.json_output, given.flag("json", false));
+  DI_TRY(mode.stop, given.texts("stop", most_stops));
   for (const auto& stop : mode.stop)
     if (stop.empty()) return given.failure("stop", "an empty string stops nothing");
-  DI_TRY(const auto in_reasoning, given.boolean("stop_in_reasoning"));
-  mode.stop_in_reasoning = in_reasoning.value_or(false);
+  DI_TRY(mode.stop_in_reasoning, given.flag("stop_in_reasoning", false));
   return mode;
-}
-
-result<std::vector<token_id>> read_ids(const field_reader& fields) {
-  std::vector<token_id> ids;
-  const auto& given = fields.at("ids");
-  if (!given.is_array()) return fields.wrong("ids", given, "a list of token ids");
-  for (const auto& item : given.get_array()) {
-    if (!item.is_int64() || item.get_int64() < 0 || item.get_int64() > 2147483647)
-      return fields.wrong(fmt::format("ids[{}]", ids.size()), item, "a token id from 0");
-    ids.push_back(static_cast<token_id>(item.get_int64()));
-  }
-  return ids;
 }
 
 json::object output_object(const parsed_output& output, std::string_view finish) {
@@ -163,14 +152,14 @@ result<json::object> render_command(const json::value& request, const tokenizer*
 
 result<json::object> parse_command(const json::value& request, const tokenizer* vocabulary) {
   if (!request.is_object()) return fail(errc::invalid_argument, "a request must be a JSON object");
-  const field_reader fields(request.get_object(), "");
+  json_fields fields(request.get_object());
   DI_TRY(auto mode, read_mode(fields));
-  DI_TRY(const auto finish, fields.string("finish"));
+  DI_TRY(const auto finish, fields.text("finish"));
   const auto reported = finish.value_or("stop");
   parsed_output output;
   output_deltas deltas;
   if (!fields.find("ids")) {
-    DI_TRY(const auto text, fields.required_string("text"));
+    DI_TRY(const auto text, fields.required_text("text"));
     output_parser parser(std::move(mode));
     parser.feed(text, deltas);
     parser.finish(deltas);
@@ -179,7 +168,7 @@ result<json::object> parse_command(const json::value& request, const tokenizer* 
   }
   if (!vocabulary)
     return fail(errc::invalid_argument, "ids: a tokenizer is needed to read them", "ids");
-  DI_TRY(const auto ids, read_ids(fields));
+  DI_TRY(const auto ids, fields.ids("ids", std::numeric_limits<std::size_t>::max()));
   token_output_parser parser(std::move(mode), *vocabulary);
   for (const auto id : ids) parser.feed(id, deltas);
   parser.finish(deltas);
@@ -188,17 +177,14 @@ result<json::object> parse_command(const json::value& request, const tokenizer* 
 }
 
 json::object error_object(const error& failure) {
-  auto message = failure.message;
-  if (message.size() > longest_error) {
-    auto end = longest_error - 3;  // at the start of a character
-    while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0) == 0x80) --end;
-    message = message.substr(0, end) + "...";
-  }
+  const auto& message = failure.message;
+  const auto shown =
+    message.size() > longest_error ? shortened(message, longest_error - 3) : message;
   const bool is_request = http_status_of(failure.code) < 500;
   json::value param = nullptr;
   if (!failure.param.empty()) param = failure.param;
   return {{"error", json::object{{"code", name_of(failure.code)},
-                                 {"message", message},
+                                 {"message", shown},
                                  {"param", std::move(param)},
                                  {"type", is_request ? "invalid_request_error" : "server_error"}}}};
 }

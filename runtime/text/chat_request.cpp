@@ -7,7 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "runtime/text/chat_request_fields.hpp"
+#include "runtime/base/json_fields.hpp"
+#include "runtime/base/quoted.hpp"
 #include "runtime/text/chat_request_messages.hpp"
 #include "runtime/text/chat_schema.hpp"
 #include "runtime/text/python_json.hpp"
@@ -20,6 +21,7 @@ constexpr std::size_t deepest_body = 128;
 constexpr std::size_t most_tools = 4096;
 constexpr std::size_t longest_tool_name = 128;
 constexpr std::size_t most_stops = 16;
+constexpr std::size_t most_stop_ids = 256;
 
 struct effort_row {
   std::string_view name;
@@ -42,7 +44,7 @@ const effort_row* row_of(std::string_view name) {
 }
 
 /// `thinking` decides where it is given; else `reasoning_effort: none` turns thinking off.
-result<void> read_thinking(const field_reader& body, chat_conversation& c) {
+result<void> read_thinking(json_fields& body, chat_conversation& c) {
   if (const auto* effort = body.find("reasoning_effort")) {
     if (!is_effort(*effort)) return body.wrong("reasoning_effort", *effort, efforts_text());
     const auto* row = effort->is_string() ? row_of(effort->get_string()) : nullptr;
@@ -52,9 +54,9 @@ result<void> read_thinking(const field_reader& body, chat_conversation& c) {
       c.effort_number = static_cast<int>(effort->get_int64());
     c.thinking = !row || row->thinking;
   }
-  DI_TRY(const auto thinking, body.object("thinking"));
+  DI_TRY(auto thinking, body.object("thinking"));
   if (!thinking) return {};
-  DI_TRY(const auto type, thinking->required_string("type"));
+  DI_TRY(const auto type, thinking->required_text("type"));
   if (type != "enabled" && type != "disabled" && type != "adaptive")
     return thinking->wrong("type", *thinking->find("type"), "adaptive, enabled or disabled");
   c.thinking = type != "disabled";
@@ -69,7 +71,7 @@ bool is_tool_name(std::string_view name) {
 }
 
 /// The schema of a tool's parameters: {} where there is none, closed where strict.
-result<json::value> read_parameters(const field_reader& function, bool strict) {
+result<json::value> read_parameters(json_fields& function, bool strict) {
   const auto* given = function.find("parameters");
   if (!given && !strict) return json::value(json::object{});
   json::value schema = given ? *given : json::value{{"type", "object"}};
@@ -87,28 +89,27 @@ result<json::value> read_parameters(const field_reader& function, bool strict) {
   return closed;
 }
 
-result<tool_definition> read_tool(const field_reader& tool, json_numbers numbers) {
-  DI_TRY(const auto type, tool.required_string("type"));
+result<tool_definition> read_tool(json_fields& tool, json_numbers numbers) {
+  DI_TRY(const auto type, tool.required_text("type"));
   if (type != "function") return tool.wrong("type", *tool.find("type"), "\"function\"");
-  DI_TRY(const auto function, tool.required_object("function"));
+  DI_TRY(auto function, tool.required_object("function"));
   tool_definition read;
-  DI_TRY(read.name, function.required_string("name"));
+  DI_TRY(read.name, function.required_text("name"));
   if (read.name.empty() || read.name.size() > longest_tool_name || !is_tool_name(read.name))
     return function.wrong("name", *function.find("name"),
                           "1 to 128 characters of a-z, A-Z, 0-9, _ and -");
-  DI_TRY(const auto description, function.string("description"));
+  DI_TRY(const auto description, function.text("description"));
   read.description = description.value_or("");
-  DI_TRY(const auto strict, function.boolean("strict"));
-  read.strict = strict.value_or(false);
+  DI_TRY(read.strict, function.flag("strict", false));
   DI_TRY(const auto schema, read_parameters(function, read.strict));
   read.parameters = python_json(schema, numbers);
   return read;
 }
 
-result<std::vector<tool_definition>> read_tools(const field_reader& body, json_numbers numbers) {
+result<std::vector<tool_definition>> read_tools(json_fields& body, json_numbers numbers) {
   std::vector<tool_definition> tools;
-  DI_TRY(const auto list, body.array("tools", most_tools));
-  for (const auto& item : list) {
+  DI_TRY(auto list, body.objects("tools", most_tools));
+  for (auto& item : list) {
     DI_TRY(auto tool, read_tool(item, numbers));
     for (const auto& other : tools)
       if (other.name == tool.name)
@@ -119,7 +120,7 @@ result<std::vector<tool_definition>> read_tools(const field_reader& body, json_n
 }
 
 /// Applies tool_choice to the tools; true where calls are required. Without tools it says nothing.
-result<bool> choose_tools(const field_reader& body, std::vector<tool_definition>& tools) {
+result<bool> choose_tools(json_fields& body, std::vector<tool_definition>& tools) {
   const auto* choice = body.find("tool_choice");
   if (!choice) return false;
   if (choice->is_string()) {
@@ -129,11 +130,11 @@ result<bool> choose_tools(const field_reader& body, std::vector<tool_definition>
     if (name == "none" || name == "auto") return false;
     return body.wrong("tool_choice", *choice, "none, auto, required or a tool");
   }
-  DI_TRY(const auto named, body.required_object("tool_choice"));
-  DI_TRY(const auto type, named.required_string("type"));
+  DI_TRY(auto named, body.required_object("tool_choice"));
+  DI_TRY(const auto type, named.required_text("type"));
   if (type != "function") return named.wrong("type", *named.find("type"), "\"function\"");
-  DI_TRY(const auto function, named.required_object("function"));
-  DI_TRY(const auto name, function.required_string("name"));
+  DI_TRY(auto function, named.required_object("function"));
+  DI_TRY(const auto name, function.required_text("name"));
   if (tools.empty()) return false;
   const auto chosen =
     std::find_if(tools.begin(), tools.end(), [&](const auto& tool) { return tool.name == name; });
@@ -156,12 +157,12 @@ bool mentions_json(const std::vector<chat_message>& messages) {
   });
 }
 
-result<void> read_schema_format(const field_reader& format, json_numbers numbers,
-                                chat_request& request) {
-  DI_TRY(const auto wrapper, format.required_object("json_schema"));
-  if (!wrapper.has("schema")) return wrapper.failure("schema", "is missing");
-  const auto& schema = wrapper.at("schema");
-  DI_TRY(const auto strict, wrapper.boolean("strict"));
+result<void> read_schema_format(json_fields& format, json_numbers numbers, chat_request& request) {
+  DI_TRY(auto wrapper, format.required_object("json_schema"));
+  const auto* given = wrapper.given("schema");
+  if (!given) return wrapper.failure("schema", "is missing");
+  const auto& schema = *given;
+  DI_TRY(const auto strict, wrapper.flag("strict", false));
   const auto placed = [&](error failure) {
     failure.param = wrapper.path("schema");
     return tl::unexpected<error>(std::move(failure).within(failure.param));
@@ -170,22 +171,21 @@ result<void> read_schema_format(const field_reader& format, json_numbers numbers
   request.conversation.response = response_shape::schema;
   request.conversation.response_schema = python_json(schema, numbers);
   request.constraint = {constraint_kind::json, request.conversation.response_schema};
-  if (!strict.value_or(false)) return {};
+  if (!strict) return {};
   auto closed = strict_schema(schema, false);
   if (!closed) return placed(std::move(closed).error());
   request.constraint.schema = python_json(*closed, numbers);
   return {};
 }
 
-result<void> read_response_format(const field_reader& body, json_numbers numbers,
-                                  chat_request& request) {
-  DI_TRY(const auto format, body.object("response_format"));
+result<void> read_response_format(json_fields& body, json_numbers numbers, chat_request& request) {
+  DI_TRY(auto format, body.object("response_format"));
   if (!format) return {};
-  DI_TRY(const auto type, format->required_string("type"));
+  DI_TRY(const auto type, format->required_text("type"));
   if (type == "text") return {};
   if (type == "json_schema") return read_schema_format(*format, numbers, request);
   if (type == "regex") {
-    DI_TRY(auto regex, format->required_string("regex"));
+    DI_TRY(auto regex, format->required_text("regex"));
     request.constraint = {constraint_kind::regex, std::move(regex)};
     return {};
   }
@@ -202,15 +202,15 @@ result<void> read_response_format(const field_reader& body, json_numbers numbers
   return {};
 }
 
-result<std::vector<std::string>> read_stop(const field_reader& body) {
+result<std::vector<std::string>> read_stop(json_fields& body) {
   std::vector<std::string> stops;
   const auto* given = body.find("stop");
   if (!given) return stops;
   if (given->is_string()) {
-    DI_TRY(auto stop, body.required_string("stop"));
+    DI_TRY(auto stop, body.required_text("stop"));
     stops.push_back(std::move(stop));
   } else {
-    DI_TRY(stops, body.strings("stop", most_stops));
+    DI_TRY(stops, body.texts("stop", most_stops));
   }
   for (std::size_t i = 0; i < stops.size(); ++i)
     if (stops[i].empty()) return body.failure("stop", "an empty string stops nothing");
@@ -218,19 +218,20 @@ result<std::vector<std::string>> read_stop(const field_reader& body) {
 }
 
 /// {"id": bias}: ids as decimal text, biases from -100 to 100.
-result<std::vector<std::pair<token_id, float>>> read_bias(const field_reader& body) {
+result<std::vector<std::pair<token_id, float>>> read_bias(json_fields& body) {
   std::vector<std::pair<token_id, float>> biases;
-  DI_TRY(const auto map, body.object("logit_bias"));
+  DI_TRY(auto map, body.object("logit_bias"));
   if (!map) return biases;
-  for (const auto& [key, value] : map->whole()) {
-    DI_TRY(const auto id, map->key_as_token(key));
+  for (const auto& [key, value] : map->entries()) {
+    const auto id = token_id_of(key);
+    if (!id) return map->failure(quoted(key), "expected a token id as key");
     DI_TRY(const auto bias, map->number(key, -100.0, 100.0));
-    if (bias) biases.emplace_back(id, static_cast<float>(*bias));
+    if (bias) biases.emplace_back(*id, static_cast<float>(*bias));
   }
   return biases;
 }
 
-result<void> read_sampling(const field_reader& body, const chat_request_options& options,
+result<void> read_sampling(json_fields& body, const chat_request_options& options,
                            sampling_wishes& s) {
   constexpr auto most_id = std::int64_t{2147483647};
   DI_TRY(s.temperature, body.number("temperature", 0.0, 2.0));
@@ -247,32 +248,29 @@ result<void> read_sampling(const field_reader& body, const chat_request_options&
          body.integer("max_completion_tokens", 1, options.most_output_tokens));
   DI_TRY(s.min_tokens, body.integer("min_tokens", 0, options.most_output_tokens));
   DI_TRY(s.stop, read_stop(body));
-  DI_TRY(s.stop_token_ids, body.token_ids("stop_token_ids"));
+  DI_TRY(s.stop_token_ids, body.ids("stop_token_ids", most_stop_ids));
   DI_TRY(s.logit_bias, read_bias(body));
-  DI_TRY(const auto logprobs, body.boolean("logprobs"));
-  s.logprobs = logprobs.value_or(false);
+  DI_TRY(s.logprobs, body.flag("logprobs", false));
   DI_TRY(const auto top, body.integer("top_logprobs", 0, 20));
   if (top && !s.logprobs) return body.failure("top_logprobs", "needs \"logprobs\": true");
   s.top_logprobs = top.value_or(0);
-  DI_TRY(const auto ignore_eos, body.boolean("ignore_eos"));
-  s.ignore_eos = ignore_eos.value_or(false);
+  DI_TRY(s.ignore_eos, body.flag("ignore_eos", false));
   DI_TRY_VOID(body.integer("n", 1, 1));
   return {};
 }
 
-result<void> read_stream(const field_reader& body, chat_request& request) {
-  DI_TRY(const auto stream, body.boolean("stream"));
-  request.stream = stream.value_or(false);
-  DI_TRY(const auto options, body.object("stream_options"));
+result<void> read_stream(json_fields& body, chat_request& request) {
+  DI_TRY(request.stream, body.flag("stream", false));
+  DI_TRY(auto options, body.object("stream_options"));
   if (!options) return {};
-  DI_TRY(const auto usage, options->boolean("include_usage"));
+  DI_TRY(const auto usage, options->flag("include_usage", false));
   if (!request.stream) return body.failure("stream_options", "needs \"stream\": true");
-  request.stream_usage = usage.value_or(false);
+  request.stream_usage = usage;
   return {};
 }
 
 /// What does not go together, and the constraint that tools put on the output.
-result<void> read_tool_use(const field_reader& body, json_numbers numbers, chat_request& request) {
+result<void> read_tool_use(json_fields& body, json_numbers numbers, chat_request& request) {
   auto& c = request.conversation;
   DI_TRY(c.tools, read_tools(body, numbers));
   DI_TRY(c.calls_required, choose_tools(body, c.tools));
@@ -318,9 +316,9 @@ result<chat_request> read_chat_request(const json::value& body,
                                        const chat_request_options& options) {
   if (!body.is_object())
     return fail(errc::invalid_argument, "the request body must be a JSON object");
-  const field_reader fields(body.get_object(), "");
+  json_fields fields(body.get_object());
   chat_request request;
-  DI_TRY(request.model, fields.required_string("model"));
+  DI_TRY(request.model, fields.required_text("model"));
   const auto served = std::find_if(options.models.begin(), options.models.end(),
                                    [&](const auto& model) { return model.name == request.model; });
   if (served == options.models.end()) {
@@ -341,7 +339,7 @@ result<chat_request> read_chat_request(const json::value& body,
   DI_TRY_VOID(read_tool_use(fields, numbers, request));
   DI_TRY_VOID(read_sampling(fields, options, request.sampling));
   DI_TRY_VOID(read_stream(fields, request));
-  DI_TRY(request.cache_salt, fields.string("cache_salt"));
+  DI_TRY(request.cache_salt, fields.text("cache_salt"));
   return request;
 }
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/json_fields.hpp"
 #include "runtime/text/chat_conversation.hpp"
-#include "runtime/text/chat_request_fields.hpp"
 
 namespace deepinfer {
 
@@ -14,15 +14,14 @@ namespace deepinfer {
 /// images for V4.1; an assistant message with neither content nor calls; calls that are not
 /// answered, each once, by the tool messages right after them; `prefix` on an assistant message
 /// that is not the last. In chat mode thoughts of the past are dropped.
-result<std::vector<chat_message>> read_messages(const field_reader& body, chat_variant variant,
+result<std::vector<chat_message>> read_messages(json_fields& body, chat_variant variant,
                                                 bool thinking, std::size_t most);
 
 /// Messages as they stand: any order, tools on system messages, ids optional.
-result<std::vector<chat_message>> read_loose_messages(const field_reader& body,
-                                                      chat_variant variant, std::size_t most);
+result<std::vector<chat_message>> read_loose_messages(json_fields& body, chat_variant variant,
+                                                      std::size_t most);
 
 /// Tools as {"name", "description", "parameters", "defer_loading"}, unchecked schemas.
-result<std::vector<tool_definition>> read_loose_tools(const field_reader& holder,
-                                                      chat_variant variant);
+result<std::vector<tool_definition>> read_loose_tools(json_fields& holder, chat_variant variant);
 
 }  // namespace deepinfer

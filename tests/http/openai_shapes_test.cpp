@@ -284,7 +284,6 @@ TEST_CASE("JSON strings repair what is no UTF-8 by maximal parts") {
   CHECK(repaired(std::string_view("\0\x1f\n\"\\", 5)) == R"(\u0000\u001f\n\"\\)");
   CHECK(utf8_defect("a\xC3\xA9") == std::nullopt);
   CHECK(utf8_defect("a\xC3") == 1);
-  CHECK(cut_utf8("a\xC3\xA9", 2) == "a");
 }
 
 TEST_CASE("every error has the envelope, the status of its code, and at most 4 KB") {

@@ -71,13 +71,19 @@ TEST_CASE("an error names the field by its path, what was found and what was exp
   };
   const error_case table[] = {
     {R"(, "temperature": 2.5)", "temperature",
-     "temperature: 2.5 found, a number from 0 to 2 expected"},
+     "temperature: found 2.5, expected a number from 0 to 2"},
     {R"(, "tools": [{"type": "function", "function": {"name": "a b"}}])", "tools[0].function.name",
-     "tools[0].function.name: \"a b\" found, 1 to 128 characters of a-z, A-Z, 0-9, _ and - "
-     "expected"},
-    {R"(, "stop": ["a", 1])", "stop[1]", "stop[1]: 1 found, a string expected"},
+     "tools[0].function.name: found \"a b\", expected 1 to 128 characters of a-z, A-Z, 0-9, _ "
+     "and -"},
+    {R"(, "stop": ["a", 1])", "stop[1]", "stop[1]: found 1, expected a string"},
     {R"(, "thinking": {"type": "auto"})", "thinking.type",
-     "thinking.type: \"auto\" found, adaptive, enabled or disabled expected"},
+     "thinking.type: found \"auto\", expected adaptive, enabled or disabled"},
+    {R"(, "stop_token_ids": 7)", "stop_token_ids",
+     "stop_token_ids: found 7, expected a list of token ids"},
+    {R"(, "stop_token_ids": [7, 4294967296])", "stop_token_ids[1]",
+     "stop_token_ids[1]: found 4294967296, expected a token id from 0"},
+    {R"(, "logit_bias": {"x": 1})", "logit_bias.\"x\"",
+     "logit_bias.\"x\": expected a token id as key"},
     {R"(, "response_format": {"type": "json_schema", "json_schema": {}})",
      "response_format.json_schema.schema", "response_format.json_schema.schema: is missing"},
     {R"(, "tools": [{"type": "function", "function": {"name": "f", "parameters":
