@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/quoted.hpp"
+
 namespace deepinfer {
 namespace {
 
@@ -72,10 +74,8 @@ bool is_type_name(const json::value& value) {
 
 tl::unexpected<error> wrong(std::string_view place, const json::value& found,
                             std::string_view expected) {
-  auto text = to_text(found);
-  if (text.size() > 100) text = text.substr(0, 97) + "...";
-  return fail(errc::invalid_argument,
-              fmt::format("schema{}: {} found, {} expected", place, text, expected));
+  return fail(errc::invalid_argument, fmt::format("schema{}: found {}, expected {}", place,
+                                                  shortened(to_text(found)), expected));
 }
 
 class checker {

@@ -42,7 +42,7 @@ result<sampling_policy> sampling_policy_named(std::string_view name) {
   for (const auto policy : {sampling_policy::as_requested, sampling_policy::deepseek})
     if (name == name_of(policy)) return policy;
   return fail(errc::invalid_argument,
-              fmt::format("sampling policy {} found, as_requested or deepseek expected", name),
+              fmt::format("sampling policy: found {}, expected as_requested or deepseek", name),
               "sampling_policy");
 }
 
@@ -94,7 +94,7 @@ result<sampling_params> resolve_sampling(const chat_request& request, sampling_p
   const auto least = wished.min_tokens.value_or(0);
   if (least > limit)
     return fail(errc::invalid_argument,
-                fmt::format("min_tokens: {} found, at most the limit of {} expected", least, limit),
+                fmt::format("min_tokens: found {}, expected at most the limit of {}", least, limit),
                 "min_tokens");
   sampling_params params;
   params.temperature = static_cast<float>(effective.temperature);

@@ -5,6 +5,7 @@
 
 #include "runtime/text/chat_commands.hpp"
 #include "runtime/text/chat_request.hpp"
+#include "runtime/text/utf8.hpp"
 #include "tests/text/chat_fixtures.hpp"
 
 using namespace deepinfer;
@@ -89,9 +90,8 @@ TEST_CASE("an error names the field by its path, what was found and what was exp
     {R"(, "tools": [{"type": "function", "function": {"name": "f", "parameters":
         {"type": "object", "properties": {"a": {"type": "banana"}}}}}])",
      "tools[0].function.parameters",
-     "tools[0].function.parameters: schema.properties.a.type: \"banana\" found, a JSON type or a "
-     "list "
-     "of them expected"},
+     "tools[0].function.parameters: schema.properties.a.type: found \"banana\", expected a JSON "
+     "type or a list of them"},
   };
   for (const auto& row : table) {
     CAPTURE(row.more);
@@ -120,6 +120,12 @@ TEST_CASE("an error never echoes a large body") {
   const auto key = with(", \"logit_bias\": {\"" + huge + "\": 1}");
   REQUIRE_FALSE(key);
   CHECK(key.error().message.size() < 500);
+  const auto tool = R"({"type": "function", "function": {"name": "f", "parameters": {"type": ")" +
+                    std::string(98, 'x') + "é" + huge + "\"}}}";
+  const auto schema = with(", \"tools\": [" + tool + "]");
+  REQUIRE_FALSE(schema);
+  CHECK(schema.error().message.size() < 300);
+  CHECK(is_utf8(schema.error().message));
   const auto line = error_object(error{errc::invalid_argument, huge, "p"});
   CHECK(line.at("error").at("message").as_string().size() <= 4096);
 }
