@@ -1,4 +1,5 @@
-/// One thread that reads what would keep the io thread too long: large bodies.
+/// One thread that reads what would keep others too long: large bodies, and large answers of the
+/// engine.
 #pragma once
 
 #include <condition_variable>

@@ -196,11 +196,20 @@ void http_api::ask(const exchange_ptr& on, std::string_view verb, std::string by
   if (!link) return;
   link->call(
     verb, std::move(bytes),
-    [on, then = std::move(then)](result<std::string> answer) {
+    [weak = weak_from_this(), on, then = std::move(then)](result<std::string> answer) {
       if (!answer) return on->fail(answer.error());
+      if (const auto self = weak.lock(); self && answer->size() >= self->options_.large_body)
+        return self->read_apart(on, *std::move(answer), then);
       then(*answer);
     },
     timeout);
+}
+
+/// Who brings the answer brings the chunks of all requests, which would wait meanwhile.
+void http_api::read_apart(const exchange_ptr& on, std::string answer,
+                          std::function<void(const std::string&)> then) {
+  if (!worker_.post([answer = std::move(answer), then = std::move(then)] { then(answer); }))
+    on->fail({errc::overloaded, "too many large requests are waiting to be answered", {}});
 }
 
 void http_api::note_served(const model_info& served) {

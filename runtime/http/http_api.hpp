@@ -36,7 +36,8 @@ struct http_api_options {
   std::string version_json;  ///< what /version says
   std::string id_stem;       ///< what ids of this process begin with, unique among processes
   std::chrono::milliseconds event_interval{500};
-  std::size_t large_body = 256 << 10;  ///< from so many bytes on it is read by a thread of its own
+  std::size_t large_body =
+    256 << 10;  ///< and answers: from so many bytes on a thread of its own reads
 };
 
 class http_api : public std::enable_shared_from_this<http_api> {
@@ -79,6 +80,8 @@ private:
   void ask(const exchange_ptr& on, std::string_view verb, std::string bytes,
            std::function<void(const std::string&)> then,
            std::chrono::milliseconds timeout = std::chrono::seconds(10));
+  void read_apart(const exchange_ptr& on, std::string answer,
+                  std::function<void(const std::string&)> then);
   /// The same for an answer of type T.
   template <class T>
   void ask_for(const exchange_ptr& on, std::string_view verb, std::string bytes,

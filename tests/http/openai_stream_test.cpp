@@ -293,6 +293,28 @@ TEST_CASE("large bodies are read by another thread, with the same answers") {
   CHECK(good->status == 503);
 }
 
+TEST_CASE("large answers of the engine are read by that thread, too") {
+  http_api_options options;
+  options.large_body = 1000;
+  api_bench bench(options);
+  bench.engine->answers["tokenize"] = to_wire(token_list{std::vector<token_id>(1000, 7), {}, {}});
+  std::promise<void> entered, leave;
+  bench.engine->on_start = [&] {
+    entered.set_value();
+    leave.get_future().wait();
+  };
+  bench.complete(fmt::format(R"("prompt":"{}")", std::string(1000, 'a')));
+  entered.get_future().wait();
+  const auto large = bench.ask("POST", "/tokenize", R"({"prompt":"a"})");
+  CHECK(large->answers == 0);  // it waits for the thread, which is not this one
+  bench.engine->answers["tokenize"] = to_wire(token_list{{7}, {}, {}});
+  CHECK(bench.ask("POST", "/tokenize", R"({"prompt":"a"})")->json().at("count") == 1);
+  leave.set_value();
+  bench.api->close(std::chrono::milliseconds(0));
+  CHECK(large->status == 200);
+  CHECK(large->json().at("count") == 1000);
+}
+
 TEST_CASE("a thread for bodies refuses what it has no room for, or once it has stopped") {
   int done = 0;
   body_worker worker(1);
