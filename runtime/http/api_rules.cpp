@@ -112,14 +112,33 @@ std::vector<http_header> cors_headers(const http_request& request,
           {"Vary", "Origin"}};
 }
 
+namespace {
+
+constexpr std::size_t longest_header_list = 2048;
+
+/// The client libraries of OpenAI send headers of their own, more with each version: who may ask at
+/// all may send what it asks for.
+std::string allowed_headers(const http_request& request) {
+  const auto* asked = request.header("access-control-request-headers");
+  const auto is_listed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == ',' || c == ' ';
+  };
+  if (!asked || asked->empty() || asked->size() > longest_header_list ||
+      !std::all_of(asked->begin(), asked->end(), is_listed))
+    return "Authorization, Content-Type, X-Api-Key, X-Request-Id, Traceparent";
+  return *asked;
+}
+
+}  // namespace
+
 http_response options_response(const http_request& request, const std::string& methods) {
   http_response out;
   out.status = 204;
   out.headers = {{"Allow", methods}};
   if (!request.header("access-control-request-method")) return out;
   out.headers.push_back({"Access-Control-Allow-Methods", methods});
-  out.headers.push_back({"Access-Control-Allow-Headers",
-                         "Authorization, Content-Type, X-Api-Key, X-Request-Id, Traceparent"});
+  out.headers.push_back({"Access-Control-Allow-Headers", allowed_headers(request)});
   out.headers.push_back({"Access-Control-Max-Age", "600"});
   return out;
 }

@@ -153,6 +153,19 @@ TEST_CASE("pages of allowed origins may read answers") {
   CHECK(allowed->status == 204);
   CHECK(allowed->header("Access-Control-Allow-Origin") == "https://a.example");
   CHECK(allowed->header("Access-Control-Allow-Methods") == "POST, OPTIONS");
+  CHECK(allowed->header("Access-Control-Allow-Headers").starts_with("Authorization, Content-Type"));
+  // Client libraries send headers of their own.
+  const auto may_send = [&](const std::string& asked) {
+    const auto reply = bench.ask("OPTIONS", "/v1/chat/completions", "",
+                                 {{"Origin", "https://a.example"},
+                                  {"Access-Control-Request-Method", "POST"},
+                                  {"Access-Control-Request-Headers", asked}});
+    return reply->header("Access-Control-Allow-Headers");
+  };
+  CHECK(may_send("authorization, x-stainless-os,x-stainless-lang") ==
+        "authorization, x-stainless-os,x-stainless-lang");
+  for (const auto& odd : {std::string("a;b"), std::string("a\tb"), std::string(3000, 'a')})
+    CHECK(may_send(odd).starts_with("Authorization, Content-Type"));
   const auto other = bench.ask("GET", "/health/live", {}, {{"Origin", "https://b.example"}});
   CHECK(other->header("Access-Control-Allow-Origin").empty());
   CHECK(other->status == 200);
