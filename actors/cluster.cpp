@@ -305,6 +305,7 @@ cluster_actor::behavior_type run(pointer self, const cluster_start& with) {
     [self](ready_atom, std::int32_t number, bool is_ready, const std::string& why) {
       on_ready(self, number, is_ready, why);
     },
+    [](slots_atom, std::int32_t, std::int32_t) {},
     [](gone_atom, std::int32_t, const std::string&) {},
     [self](call_atom, const std::string& verb,
            const std::string& bytes) -> caf::result<std::string> {

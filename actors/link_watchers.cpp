@@ -49,6 +49,13 @@ void ask_model(pointer self, std::function<void(bool, const std::string&)> note)
       [hear](const caf::error&) { hear(std::nullopt); });
 }
 
+/// What a node that does not say is sent stays as it was.
+void tell_slots(pointer self, const remote_link_state::watcher& to) {
+  const auto& model = self->state.model;
+  if (model && model->capacity > 0)
+    tell(self, to.actor, slots_atom::value, to.number, model->capacity);
+}
+
 }  // namespace
 
 std::string place(pointer self) {
@@ -60,6 +67,7 @@ void tell_ready(pointer self, bool is_ready, const std::string& why) {
     if (it.is_ready == is_ready && (is_ready || it.why == why)) continue;
     it.is_ready = is_ready;
     it.why = why;
+    if (is_ready) tell_slots(self, it);
     tell(self, it.actor, ready_atom::value, it.number, is_ready, why);
   }
 }
@@ -101,6 +109,7 @@ void watch(pointer self, std::int32_t number, request_watcher_actor watcher) {
   const bool is_ready = !state.watchers.empty() && state.watchers.front().is_ready;
   const auto why = is_ready ? std::string() : state.last_failure;
   state.watchers.push_back({number, std::move(watcher), is_ready, why});
+  if (is_ready) tell_slots(self, state.watchers.back());
   if (is_ready || !why.empty())
     tell(self, state.watchers.back().actor, ready_atom::value, number, is_ready, why);
   if (!state.is_polling) ask_health(self, state.connections);

@@ -18,17 +18,6 @@ using namespace std::chrono_literals;
 
 constexpr auto control_timeout = 10s;
 
-/// What a replica's own queue holds beside the sequences that run. It has had its turn, so that it
-/// delays the shares of others; but the places of sequences that end together must not wait for the
-/// router. Half as many are enough for that, also where all end in the same steps; of many places a
-/// quarter.
-constexpr std::int32_t held_least = 4;
-constexpr std::int32_t held_share = 4;
-
-std::int32_t ahead_of(std::int32_t max_num_seqs) {
-  return std::max(std::min(held_least, (max_num_seqs + 1) / 2), max_num_seqs / held_share);
-}
-
 /// More than the router sends, of which one request may be larger than the capacity.
 std::int32_t open_most(const engine_settings& settings, std::int32_t max_num_seqs) {
   return std::max(max_num_seqs + ahead_of(max_num_seqs) + settings.server.max_n,

@@ -41,6 +41,7 @@ model_info model_info_of(const node_facts& facts, const engine_settings& setting
   out.num_kv_blocks = facts.num_kv_blocks;
   out.block_size = facts.block_size;
   out.replicas = facts.replicas;
+  out.capacity = settings.engine.max_num_seqs * std::max(1, facts.replicas);
   out.device = facts.device_name;
   out.kernels = facts.kernels;
   out.fingerprint = fingerprint_of(facts, settings);

@@ -205,6 +205,7 @@ control_relay_actor::behavior_type control_relay(pointer self, relay_links links
     [self](ready_atom, std::int32_t node, bool is_ready, const std::string& why) {
       on_ready(self, node, is_ready, why);
     },
+    [](slots_atom, std::int32_t, std::int32_t) {},
     [](gone_atom, std::int32_t, const std::string&) {},
     [self](stop_atom) {
       for (const auto& link : self->state.links.nodes) tell(self, link, stop_atom::value);

@@ -66,6 +66,7 @@ using call_atom = caf::atom_constant<caf::atom("call")>;
 using started_atom = caf::atom_constant<caf::atom("started")>;
 using ended_atom = caf::atom_constant<caf::atom("ended")>;
 using returned_atom = caf::atom_constant<caf::atom("returned")>;
+using slots_atom = caf::atom_constant<caf::atom("slots")>;
 using gone_atom = caf::atom_constant<caf::atom("gone")>;
 using join_atom = caf::atom_constant<caf::atom("join")>;
 using leave_atom = caf::atom_constant<caf::atom("leave")>;
@@ -213,6 +214,9 @@ using request_watcher_actor = caf::typed_actor<
   // The replica was lost before a request had started: its sink was told nothing, nobody at the
   // replica knows it any more, another may have it.
   note<returned_atom, std::int32_t, std::string>,
+  // A node elsewhere runs so many sequences at a time. Told before it can take requests, where it
+  // is known.
+  note<slots_atom, std::int32_t, std::int32_t>,
   // The replica can take requests, or cannot and why.
   note<ready_atom, std::int32_t, bool, std::string>,
   // The replica is lost for good, and why. Follows what is told of its requests.

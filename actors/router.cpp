@@ -63,10 +63,12 @@ void on_refused(pointer self, const std::string& id, std::uint64_t attempt, cons
   auto& it = found->second;
   const auto replica = it.replica;
   if (may_differ_elsewhere(why.code) && !it.is_cancelled && !state.is_closing) {
-    if (state.core->refuse(replica, id, now_us_of(self)))
+    if (state.core->refuse(replica, id, now_us_of(self))) {
       wait_again(it);
-    else
+    } else {
+      count_refusal(state, why.code);
       end_with(self, id, why);
+    }
   } else {
     state.core->ended(replica, id, 0);
     end_with(self, id, why);
@@ -441,6 +443,10 @@ router_actor::behavior_type router(pointer self, router_links links) {
     },
     [self](ready_atom, std::int32_t replica, bool is_ready, const std::string& reason) {
       on_ready(self, replica, is_ready, reason);
+    },
+    [self](slots_atom, std::int32_t replica, std::int32_t slots) {
+      self->state.core->set_slots(replica, slots, ahead_of(slots));
+      pump(self);
     },
     [self](gone_atom, std::int32_t replica, const std::string& reason) {
       on_gone(self, replica, reason);

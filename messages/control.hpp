@@ -15,15 +15,15 @@ namespace deepinfer {
 
 /// verb                argument          answer
 namespace verb {
-inline constexpr std::string_view health = "health";                ///< -             node_health
-inline constexpr std::string_view stats = "stats";                  ///< -             node_stats
-inline constexpr std::string_view model = "model";                  ///< -             model_info
-inline constexpr std::string_view tokenize = "tokenize";            ///< tokenize_call token_list
-inline constexpr std::string_view detokenize = "detokenize";        ///< token_list    text_reply
-inline constexpr std::string_view render = "render";                ///< tokenize_call token_list
-inline constexpr std::string_view requests = "requests";            ///< -             request_list
-inline constexpr std::string_view drain = "drain";                  ///< milliseconds  text_reply
-inline constexpr std::string_view resume = "resume";                ///< -             text_reply
+inline constexpr std::string_view health = "health";          ///< -             node_health
+inline constexpr std::string_view stats = "stats";            ///< -             node_stats
+inline constexpr std::string_view model = "model";            ///< -             model_info
+inline constexpr std::string_view tokenize = "tokenize";      ///< tokenize_call token_list
+inline constexpr std::string_view detokenize = "detokenize";  ///< token_list    text_reply
+inline constexpr std::string_view render = "render";          ///< tokenize_call token_list
+inline constexpr std::string_view requests = "requests";      ///< -             request_list
+inline constexpr std::string_view drain = "drain";            ///< milliseconds  text_reply
+inline constexpr std::string_view resume = "resume";          ///< -             text_reply
 inline constexpr std::string_view reset_prefix_cache = "reset_prefix_cache";  ///< - text_reply
 inline constexpr std::string_view trace = "trace";        ///< steps           Chrome JSON
 inline constexpr std::string_view snapshot = "snapshot";  ///< newest step known  JSON: dashboard
@@ -66,6 +66,7 @@ struct model_info {
   std::string fingerprint;     ///< of the build, the model and the settings that can change tokens
   std::int64_t loaded_at = 0;  ///< seconds since 1970
   std::string identity;        ///< of weights, config and tokenizer alone; empty: not known
+  std::int32_t capacity = 0;   ///< sequences that all replicas run at a time; 0: not known
 
   static constexpr auto describe() {
     using s = model_info;
@@ -74,7 +75,7 @@ struct model_info {
                   field{"block_size", &s::block_size}, field{"replicas", &s::replicas},
                   field{"device", &s::device}, field{"kernels", &s::kernels},
                   field{"fingerprint", &s::fingerprint}, field{"loaded_at", &s::loaded_at},
-                  field{"identity", &s::identity});
+                  field{"identity", &s::identity}, field{"capacity", &s::capacity});
   }
 };
 
@@ -153,6 +154,5 @@ struct request_list {
 
   static constexpr auto describe() { return fields(field{"requests", &request_list::requests}); }
 };
-
 
 }  // namespace deepinfer

@@ -8,6 +8,9 @@
 namespace deepinfer {
 namespace {
 
+constexpr std::int32_t held_least = 4;
+constexpr std::int32_t held_share = 4;
+
 constexpr auto is_less_loaded = [](const auto* a, const auto* b) {
   const auto order = [](const auto& of) {
     return std::tuple(of.second.load, of.second.sequences, of.first);
@@ -25,6 +28,10 @@ std::size_t known_strides(const bounded_table<std::uint64_t, bool>& table,
 
 }  // namespace
 
+std::int32_t ahead_of(std::int32_t slots) {
+  return std::max(std::min(held_least, (slots + 1) / 2), slots / held_share);
+}
+
 replica_book::replica_book(const replica_rules& rules)
   : rules_(rules),
     sessions_(rules.sessions_most) {}
@@ -38,6 +45,13 @@ void replica_book::add(std::int32_t replica, std::int32_t slots, replica_place a
       .second;
   DI_CHECK(is_new && slots > 0 && ahead >= 0, "replica {} of {} slots and {} ahead", replica, slots,
            ahead);
+}
+
+void replica_book::set_slots(std::int32_t replica, std::int32_t slots, std::int32_t ahead) {
+  const auto found = replicas_.find(replica);
+  if (found == replicas_.end() || slots <= 0) return;
+  found->second.slots = slots;
+  found->second.ahead = ahead;
 }
 
 void replica_book::set_ready(std::int32_t replica, bool is_ready) {

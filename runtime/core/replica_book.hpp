@@ -52,6 +52,12 @@ struct route_request {
 /// Where a replica is: in this node, or it is a node elsewhere.
 enum class replica_place : std::uint8_t { here, elsewhere };
 
+/// How many a replica of `slots` is given ahead. What its own queue holds has had its turn, so that
+/// it delays the shares of others; but the places of sequences that end together must not wait for
+/// the router. Half as many are enough for that, also where all end in the same steps; of many
+/// places a quarter.
+std::int32_t ahead_of(std::int32_t slots);
+
 class replica_book {
 public:
   explicit replica_book(const replica_rules& rules);
@@ -63,6 +69,8 @@ public:
   /// Runs `slots` sequences at a time, and is given so many more `ahead`.
   void add(std::int32_t replica, std::int32_t slots, replica_place at = replica_place::here,
            std::int32_t ahead = 0);
+  /// What it runs is told again: a node elsewhere says so when it is there.
+  void set_slots(std::int32_t replica, std::int32_t slots, std::int32_t ahead);
   /// One that is not ready is chosen for nothing; what it knew it has lost.
   void set_ready(std::int32_t replica, bool is_ready);
   /// Chosen no more, and gone when its last sequence has left.

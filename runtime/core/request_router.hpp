@@ -64,6 +64,9 @@ public:
   /// Takes requests from when it is ready on: sequences for its `slots`, and so many `ahead`.
   void add_replica(std::int32_t replica, std::int32_t slots, replica_place at = replica_place::here,
                    std::int32_t ahead = 0);
+  void set_slots(std::int32_t replica, std::int32_t slots, std::int32_t ahead) {
+    book_.set_slots(replica, slots, ahead);
+  }
   void set_ready(std::int32_t replica, bool is_ready) { book_.set_ready(replica, is_ready); }
   /// Gets no request any more; those that it has go on. `why` is told requests that find no
   /// replica.

@@ -41,6 +41,7 @@ request_watcher_actor::behavior_type remembering_watcher(request_watcher_actor::
     [told](ready_atom, std::int32_t replica, bool is_ready, const std::string& why) {
       told->push_back({is_ready ? "ready" : "not ready", why, replica});
     },
+    [](slots_atom, std::int32_t, std::int32_t) {},
     [told](gone_atom, std::int32_t replica, const std::string& why) {
       told->push_back({"gone", why, replica});
     },

@@ -204,12 +204,17 @@ TEST_CASE("what one node refuses for its own reasons another takes, and its last
   const auto refused = client.generate(named("b"));
   REQUIRE(!refused);
   CHECK((refused.error().code == errc::draining || refused.error().code == errc::queue_full));
+  CHECK(it.counts->value(metric::queue_rejections_total,
+                         {std::string(name_of(refused.error().code))}) == 1);
   // What is wrong with the request itself is asked of nobody else.
   one.played->refusal = errc::invalid_argument;
   two.played->refusal = errc::invalid_argument;
   const auto before = one.played->asked.size() + two.played->asked.size();
   CHECK(client.generate(named("c")).error().code == errc::invalid_argument);
   CHECK(one.played->asked.size() + two.played->asked.size() == before + 1);
+  CHECK(it.counts->value(metric::queue_rejections_total, {"queue_full"}) +
+          it.counts->value(metric::queue_rejections_total, {"draining"}) ==
+        1);
   CHECK(client.health()->open_requests == 0);
 }
 

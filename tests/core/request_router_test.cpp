@@ -248,6 +248,32 @@ TEST_CASE("a full queue refuses with both numbers, or lets the last of who has m
   CHECK(router.waiting() == 3);
 }
 
+TEST_CASE("a node elsewhere says how many it runs, and is given no more than that and some ahead") {
+  auto config = config_of(route_rule::least_load);
+  config.fair_shares = true;
+  request_router router(config);
+  router.add_replica(0, 256, replica_place::elsewhere);
+  router.set_slots(0, 4, ahead_of(4));
+  router.set_slots(9, 4, 2);  // of nobody
+  router.set_ready(0, true);
+  for (int i = 0; i < 20; ++i)
+    CHECK(place(router, fmt::format("a{}", i), {.tenant = "a"}) == (i < 6 ? 0 : -1));
+  CHECK(place(router, "b", {.tenant = "b"}) == -1);
+  // Its share comes before all but one that waits of the other's.
+  names next;
+  for (const auto* id : {"a0", "a1"}) {
+    start_and_end(router, 0, id);
+    for (auto& it : routed(router)) next.push_back(std::move(it));
+  }
+  CHECK(next == names{"a6", "b"});
+  // It came back with more, then with nothing that it would say.
+  router.set_slots(0, 8, ahead_of(8));
+  CHECK(routed(router).size() == 6);
+  router.set_slots(0, 0, 0);
+  start_and_end(router, 0, "b");
+  CHECK(routed(router).size() == 1);
+}
+
 TEST_CASE("what a replica was given ahead waits as well, and no more than may wait anywhere do") {
   auto config = config_of(route_rule::least_load);
   config.max_queued = 3;

@@ -38,7 +38,8 @@ model_info model() {
           .kernels = "avx2",
           .fingerprint = "fp_0a",
           .loaded_at = std::int64_t{1} << 33,
-          .identity = "0a"};
+          .identity = "0a",
+          .capacity = 6};
 }
 
 node_entry known_node() {
@@ -76,7 +77,7 @@ TEST_CASE("what operators ask and are told comes back together and one field at 
                            .replicas = 2,
                            .open_requests = 3},
                6);
-  check_struct(model(), 11);
+  check_struct(model(), 12);
   check_back(tokenize_call{.text = not_text, .chat_json = {}, .add_special = true});
   check_back(tokenize_call{});
   check_back(tokenize_call{.text = {}, .chat_json = "{}", .add_special = false});

@@ -32,9 +32,10 @@ struct played_connection {
   std::mutex mutex;
   health_state health = health_state::ready;
   std::string model = "a";
-  bool is_silent = false;  ///< questions about its health get no answer
-  int polls = 0;           ///< questions about its health that were answered
-  int models = 0;          ///< questions about its model, answered or not
+  std::int32_t capacity = 0;  ///< of the model's node; 0: it does not say
+  bool is_silent = false;     ///< questions about its health get no answer
+  int polls = 0;              ///< questions about its health that were answered
+  int models = 0;             ///< questions about its model, answered or not
   std::vector<std::string> asked;
   caf::actor link;
   caf::actor session;
@@ -60,6 +61,7 @@ keeper_actor::behavior_type keep(keeper_actor::pointer self,
     [=](flush_atom) {
       model_info model;
       model.names = {it->read([&] { return it->model; })};
+      model.capacity = it->read([&] { return it->capacity; });
       for (auto& promise : std::exchange(*kept, {})) promise.deliver(to_wire(model));
       return true;
     },
@@ -123,6 +125,9 @@ request_watcher_actor::behavior_type note_all(request_watcher_actor::pointer,
     [](returned_atom, std::int32_t, const std::string&) {},
     [to](ready_atom, std::int32_t number, bool is_ready, const std::string& why) {
       to->add(fmt::format("{} {}", number, is_ready ? "ready" : why));
+    },
+    [to](slots_atom, std::int32_t number, std::int32_t slots) {
+      to->add(fmt::format("{} runs {}", number, slots));
     },
     [to](gone_atom, std::int32_t number, const std::string&) {
       to->add(fmt::format("{} gone", number));
@@ -320,6 +325,30 @@ TEST_CASE("a node is judged again for what it serves when what fits has changed"
   it.fits = 'a';
   CHECK(eventually([&] { return heard->all().back() == "7 it serves c"; }));
   CHECK(now->read([&] { return now->models; }) == 1);  // it has said it once
+}
+
+TEST_CASE("how many sequences a node runs is told before it can take requests") {
+  played_link it;
+  const auto heard = std::make_shared<told>(), late = std::make_shared<told>();
+  const auto watcher = it.watcher(heard), other = it.watcher(late);
+  tell_from_outside(it.link, watch_atom::value, 7, watcher);
+  const auto first = it.connection(0);
+  first->read([&] { first->capacity = 6; });
+  REQUIRE(is_asked_for_model(first));
+  it.answer_model(first);
+  REQUIRE(eventually([&] { return heard->has("7 ready"); }));
+  CHECK(heard->all() == std::vector<std::string>{"7 runs 6", "7 ready"});
+  tell_from_outside(it.link, watch_atom::value, 8, other);
+  REQUIRE(eventually([&] { return late->has("8 ready"); }));
+  CHECK(late->all() == std::vector<std::string>{"8 runs 6", "8 ready"});
+  // It may come back as another.
+  caf::anon_send_exit(first->session, caf::exit_reason::kill);
+  const auto second = it.connection(1);
+  second->read([&] { second->capacity = 3; });
+  REQUIRE(is_asked_for_model(second));
+  it.answer_model(second);
+  REQUIRE(eventually([&] { return heard->has("7 runs 3"); }));
+  CHECK(eventually([&] { return heard->all().back() == "7 ready"; }));
 }
 
 TEST_CASE("watchers that come and go leave nothing behind at a link") {

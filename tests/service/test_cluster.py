@@ -1,5 +1,6 @@
 """Nodes and a gateway before them, and what happens when one of them leaves."""
 
+import concurrent.futures
 import signal
 import threading
 import time
@@ -304,6 +305,48 @@ def test_a_gateway_without_a_node_refuses_at_once(cluster):
     wait_for(lambda: it.replicas() == 1, "it is back")
     assert answer_of(it.gateway.chat("#fox"))[0]["message"]["content"] == FOX
     it.check_rest()
+
+
+def test_shares_are_fair_behind_a_gateway_with_default_settings(own):
+    port = free_port()
+    node = own("--actor-port", str(port), "--max-num-seqs", "4", *FAST_LINKS, script=PACED)
+    gateway = Server("--connect", f"127.0.0.1:{port}", "--api-key", "alice=a", "--api-key", "bob=b", *FAST_LINKS,
+                     command="gateway", key="a")
+    order = []
+
+    def ask(name, i):
+        reply = gateway.post(CHAT, chat_body(f"#long {i}", max_tokens=20), headers={"authorization": f"Bearer {name[0]}"})
+        assert reply.status_code == 200, reply.text
+        order.append(name)
+
+    try:
+        with concurrent.futures.ThreadPoolExecutor(41) as pool:
+            crowd = [pool.submit(ask, "alice", i) for i in range(40)]
+            wait_for(lambda: len(order) >= 4, "she is served")
+            before = len(order)
+            pool.submit(ask, "bob", 0).result()
+            between = order.index("bob") - before
+            for one in crowd:
+                one.result()
+        assert between <= 16, order
+    finally:
+        gateway.stop()
+    node.check_rest()
+
+
+def test_a_gateway_takes_the_file_of_a_node(cluster, tmp_path):
+    """Its settings of the actor port are the node's: they have no effect here."""
+    it = cluster(1)
+    file = tmp_path / "node.yaml"
+    file.write_text(f"actor:\n  port: {it.ports[0]}\n  peers: ['127.0.0.1:{it.ports[0]}']\n"
+                    f"  join: ['127.0.0.1:{it.ports[0]}']\n")
+    gateway = Server("--config", str(file), "--connect", f"127.0.0.1:{it.ports[0]}", *FAST_LINKS, command="gateway",
+                     env={"DEEPINFER_PEER": "127.0.0.1:1"})
+    try:
+        assert answer_of(gateway.chat("#fox"))[0]["message"]["content"] == FOX
+        assert "actor.peers" in gateway.log()
+    finally:
+        gateway.stop()
 
 
 def test_streams_through_a_gateway_are_gapless(cluster):
