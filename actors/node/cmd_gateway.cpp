@@ -52,7 +52,10 @@ result<int> gateway(const cli_context& context, const parsed_flags& flags) {
   if (peers.addresses.empty())
     return fail(errc::bad_config, "--connect: found none, expected HOST:PORT of a node");
   peers.api_key = flags.text("node-key").value_or("");
-  config.settings.actor.is_enabled = false;  // clients come over HTTP; the nodes have ports
+  // Clients come over HTTP; the nodes have ports, and peers of their own.
+  config.settings.actor.is_enabled = false;
+  config.settings.actor.peers.clear();
+  config.settings.actor.join.clear();
   signal_queue signals;
   log_banner(config);
   DI_TRY(const auto it, service::open(config, {}, {.idle_look = idle_look}));
