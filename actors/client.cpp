@@ -266,9 +266,13 @@ result<generate_result> client::generate_sync(const generate_request& request,
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
       deadline - std::chrono::steady_clock::now());
-    DI_TRY(auto chunk, chunks.next(std::max(left, std::chrono::milliseconds(0))));
-    if (!chunk) break;
-    out.add(*chunk);
+    auto chunk = chunks.next(std::max(left, std::chrono::milliseconds(0)));
+    if (!chunk && chunk.error().code == errc::deadline_exceeded)
+      return fail(errc::deadline_exceeded,
+                  fmt::format("no whole answer within {} ms", timeout.count()));
+    if (!chunk) return tl::unexpected<error>(chunk.error());
+    if (!*chunk) break;
+    out.add(**chunk);
   }
   if (out.finish.code != errc::ok && out.finish.reason != finish_reason::abort)
     return fail(out.finish.code, out.finish.message);

@@ -12,6 +12,8 @@
 ///     auto chunk = answer->next(std::chrono::seconds(30));
 ///     if (!chunk || !*chunk) break;                         // error, or the end
 ///     std::fputs((*chunk)->text.c_str(), stdout);
+///     if (const auto& last = (*chunk)->finish; last && last->code != errc::ok)
+///       std::fputs(last->message.c_str(), stderr);          // what has come is not the whole
 ///   }
 #pragma once
 
@@ -30,7 +32,8 @@
 namespace deepinfer {
 
 /// Whom the chunks of a request are told, from an actor's thread: it must not block. One of
-/// `on_error` and a chunk with `is_last` is the last call.
+/// `on_error` and a chunk with `is_last` is the last call. A request that was taken and fails
+/// later, as where its node is lost, ends with a chunk: its `finish` has the error.
 class chunk_sink {
 public:
   virtual ~chunk_sink() = default;
@@ -38,7 +41,7 @@ public:
   /// The node has taken the request.
   virtual void on_accepted(const std::string& request_id) = 0;
   virtual void on_chunk(token_chunk chunk) = 0;
-  /// It was refused, or its node was lost.
+  /// It was refused, or nobody is there any more who could say more of it.
   virtual void on_error(const error& failure) = 0;
 };
 
@@ -65,8 +68,10 @@ public:
 
   const std::string& id() const;
 
-  /// The next chunk; nothing once the last one has been taken. Errors: deadline_exceeded (the
-  /// stream stays usable), server_shutdown (the node has gone), rank_lost (its link was lost).
+  /// The next chunk; nothing once the last one has been taken. An answer that fails, as where its
+  /// node is lost (rank_lost), ends with a chunk whose `finish` has the code and the message.
+  /// Errors of the call: deadline_exceeded (the stream stays usable), server_shutdown (the node in
+  /// this process has gone).
   result<std::optional<token_chunk>> next(std::chrono::milliseconds timeout);
 
 private:
@@ -110,7 +115,8 @@ public:
   /// it can be cancelled and its chunks taken from now on.
   std::string start(generate_request request, std::shared_ptr<chunk_sink> sink) const;
 
-  /// A request with a window may be sent so many chunks more. Never blocks.
+  /// So many chunks of a request with a window were taken: no more than its window are sent that
+  /// were not. Never blocks.
   void take(const std::string& request_id, std::int32_t chunks) const;
 
   /// As `cancel` of one that this client has started, without waiting.
