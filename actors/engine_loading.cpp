@@ -35,6 +35,13 @@ std::int64_t seconds_since_1970() {
   return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
 }
 
+/// Of all replicas, as the gauges of blocks are.
+void tell_cache(metrics& counts, const node_facts& facts, const engine_settings& settings) {
+  counts.set(metric::cache_config_info, 1,
+             {std::to_string(facts.block_size), std::to_string(facts.num_kv_blocks),
+              settings.engine.prefix_cache ? "true" : "false"});
+}
+
 /// What the settings left to the engine: whoever asks for them is told what holds.
 void note_choices(live_config& config, const node_facts& facts) {
   const auto note = [&config](const char* key, const auto& value) {
@@ -57,12 +64,17 @@ result<std::unique_ptr<node>> load_engine(std::shared_ptr<live_config> config,
   note_choices(*config, engine->facts());
   auto& inside = engine->inside();
   control_links links;
+  auto model = model_info_of(engine->facts(), settings,
+                             inside.replicas.front()->machines.intake->facts().vocab_size,
+                             seconds_since_1970());
+  if (auto* counts = inside.parts.counts.get()) {
+    counts->name_model(model.names.front());
+    tell_cache(*counts, engine->facts(), settings);
+  }
   for (const auto& it : inside.replicas) links.ranks.push_back(it->supervisor);
   const auto intake = inside.replicas.front()->machines.intake;
   links.config = std::move(config);
-  links.desk = std::make_shared<node_desk>(
-    model_info_of(engine->facts(), settings, intake->facts().vocab_size, seconds_since_1970()),
-    intake, links.config);
+  links.desk = std::make_shared<node_desk>(std::move(model), intake, links.config);
   links.counts = inside.parts.counts;
   links.neighbours = inside.neighbours;
   links.spans = inside.spans;

@@ -37,9 +37,6 @@ rank_metrics::rank_metrics(metrics& counts, const scheduler_config& config)
   counts_.set(metric::ready, 1, {rank_});
   counts_.set(metric::overlap_ratio, 1, {rank_});
   counts_.set(metric::decode_gap_seconds_max, 0, {rank_});
-  counts_.set(metric::cache_config_info, 1,
-              {std::to_string(config.block_size), std::to_string(config.num_kv_blocks),
-               config.prefix_cache ? "true" : "false"});
 }
 
 rank_metrics::~rank_metrics() {

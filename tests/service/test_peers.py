@@ -128,6 +128,10 @@ def test_replicas_in_one_node(serve):
     sent = {key: value for key, value in it.metrics().items()
             if isinstance(key, tuple) and key[0] == "router_requests_total"}
     assert len(sent) == 3 and all(value >= 8 for value in sent.values()), sent
+    (cache, _), = [(key, value) for key, value in it.metrics().items()
+                   if isinstance(key, tuple) and key[0] == "cache_config_info"]
+    assert int(dict(cache[1:])["num_gpu_blocks"]) == it.stats()["kv_blocks_total"]
+    assert f'model_name="{it.model()}"' in it.get("/metrics").text
 
 
 def test_no_more_requests_wait_than_may(own):
