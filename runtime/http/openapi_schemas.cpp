@@ -15,7 +15,9 @@ constexpr std::string_view shared_properties = R"json(
     "user":{"type":["string","null"],"maxLength":512},
     "user_id":{"type":["string","null"],"maxLength":512},
     "cache_salt":{"type":["string","null"],"minLength":1},
-    "priority":{"type":["integer","null"],"minimum":-2147483648,"maximum":2147483647},
+    "priority":{
+      "type":["integer","null"],"minimum":-2147483648,"maximum":2147483647,"default":0,
+      "description":"among the requests of one key the highest goes first, unlike in vLLM"},
     "temperature":{"type":["number","null"],"minimum":0,"maximum":2},
     "top_p":{"type":["number","null"],"exclusiveMinimum":0,"maximum":1},
     "top_k":{"type":["integer","null"],"minimum":-1,"maximum":2147483647},
