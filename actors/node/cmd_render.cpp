@@ -44,7 +44,9 @@ bool names_own(const json::object& request, const std::string& name) {
 result<json::value> own_request(const json::object& request, const std::string& name) {
   json::value out = request;
   if (!request.contains("via") && !request.contains("options")) {
-    DI_TRY(const auto chat, read_chat_body(request));
+    json_fields fields(request);
+    std::vector<std::string> ignored;
+    DI_TRY(const auto chat, read_chat_body(fields, ignored));
     DI_TRY(out, parse_json(chat));
   }
   out.as_object()["model"] = name;

@@ -29,6 +29,10 @@ openai_frame frame_of(const exchange& on, const openai_job& job, const model_inf
   return frame;
 }
 
+void name_ignored(exchange& on, const std::vector<std::string>& fields) {
+  if (!fields.empty()) on.extra.push_back({"X-Ignored-Fields", header_list(fields)});
+}
+
 }  // namespace
 
 void http_api::generate(const exchange_ptr& on) {
@@ -42,7 +46,7 @@ void http_api::generate(const exchange_ptr& on) {
     on->route->call == api_call::chat ? openai_endpoint::chat : openai_endpoint::completion;
   auto job = read_openai_request(endpoint, on->request().body, options_.limits);
   if (!job) return on->fail(job.error());
-  if (!job->ignored.empty()) on->extra.push_back({"X-Ignored-Fields", header_list(job->ignored)});
+  name_ignored(*on, job->ignored);
   const auto name = job->model;
   with_model(on, name,
              [self = shared_from_this(), on,
@@ -83,8 +87,9 @@ void http_api::start(const exchange_ptr& on, openai_job job, const model_info& s
 }
 
 void http_api::tokenize(const exchange_ptr& on) {
-  auto asked = read_tokenize(on->request().body, options_.limits.max_depth);
+  auto asked = read_tokenize(on->request().body, options_.limits);
   if (!asked) return on->fail(asked.error());
+  name_ignored(*on, asked->ignored);
   with_model(on, asked->model,
              [self = shared_from_this(), on, asked = *asked](const model_info& served) {
                const auto limit = served.max_model_len;
@@ -97,8 +102,9 @@ void http_api::tokenize(const exchange_ptr& on) {
 }
 
 void http_api::detokenize(const exchange_ptr& on) {
-  auto asked = read_detokenize(on->request().body, options_.limits.max_depth);
+  auto asked = read_detokenize(on->request().body, options_.limits);
   if (!asked) return on->fail(asked.error());
+  name_ignored(*on, asked->ignored);
   with_model(on, asked->model,
              [self = shared_from_this(), on, asked = *asked](const model_info& served) {
                if (const auto fits = check_ids(asked.tokens, served.vocab_size); !fits)
@@ -110,8 +116,9 @@ void http_api::detokenize(const exchange_ptr& on) {
 }
 
 void http_api::render(const exchange_ptr& on) {
-  auto asked = read_render(on->request().body, options_.limits.max_depth);
+  auto asked = read_render(on->request().body, options_.limits);
   if (!asked) return on->fail(asked.error());
+  name_ignored(*on, asked->ignored);
   with_model(on, asked->model,
              [self = shared_from_this(), on, asked = *asked](const model_info& served) {
                const auto limit = served.max_model_len;

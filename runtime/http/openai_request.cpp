@@ -109,6 +109,17 @@ result<void> refuse_unless_false(json_fields& body, std::string_view name,
   return {};
 }
 
+/// Of vLLM: a prompt that does not end where an answer begins.
+result<void> refuse_other_ends(json_fields& body) {
+  DI_TRY_VOID(refuse_unless_false(body, "continue_final_message",
+                                  ": \"prefix\": true in the last message does it"));
+  DI_TRY(const auto has_end, body.flag("add_generation_prompt", true));
+  if (!has_end)
+    return body.failure("add_generation_prompt",
+                        "false is not supported: a prompt ends where the answer begins");
+  return {};
+}
+
 /// Whether the engine lets the answer begin with reasoning. What it refuses is its own affair.
 bool is_thinking(const json::object& chat) {
   bool thinks = false;
@@ -167,8 +178,7 @@ result<void> read_chat(json_fields& body, openai_job& job, generate_request& req
     return body.wrong("messages", *body.find("messages"), "a list of messages");
   DI_TRY_VOID(read_tool_choice(body));
   DI_TRY_VOID(read_chat_logprobs(body, job));
-  DI_TRY_VOID(refuse_unless_false(body, "continue_final_message",
-                                  ": \"prefix\": true in the last message does it"));
+  DI_TRY_VOID(refuse_other_ends(body));
   if (request.sampling.include_stop)
     return body.failure("include_stop_str_in_output",
                         "a chat answer never includes its stop string");
@@ -272,10 +282,7 @@ result<openai_job> read_openai_request(openai_endpoint endpoint, std::string_vie
     DI_TRY_VOID(read_completion(fields, limits, job, request));
   const auto unknown = fields.unknown();
   job.ignored.insert(job.ignored.end(), unknown.begin(), unknown.end());
-  if (limits.strict_fields && !job.ignored.empty()) {
-    const auto& name = job.ignored.front();
-    return fail(errc::invalid_argument, fmt::format("{}: is not known here", quoted(name)), name);
-  }
+  DI_TRY_VOID(check_ignored(job.ignored, limits));
   return job;
 }
 
@@ -308,11 +315,16 @@ result<void> check_served(const openai_job& job, const model_info& served) {
   return {};
 }
 
-result<std::string> read_chat_body(const json::object& body) {
-  json_fields fields(body);
-  if (!fields.find("messages")) return fields.failure("messages", "is missing");
-  std::vector<std::string> ignored;
-  DI_TRY(const auto engine, engine_chat(fields, ignored));
+result<void> check_ignored(const std::vector<std::string>& ignored, const openai_limits& limits) {
+  if (!limits.strict_fields || ignored.empty()) return {};
+  const auto& name = ignored.front();
+  return fail(errc::invalid_argument, fmt::format("{}: is not known here", quoted(name)), name);
+}
+
+result<std::string> read_chat_body(json_fields& body, std::vector<std::string>& ignored) {
+  if (!body.find("messages")) return body.failure("messages", "is missing");
+  DI_TRY_VOID(refuse_other_ends(body));
+  DI_TRY(const auto engine, engine_chat(body, ignored));
   return to_text(engine);
 }
 

@@ -15,7 +15,7 @@
 #include "messages/client.hpp"
 #include "messages/control.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/base/json.hpp"
+#include "runtime/base/json_fields.hpp"
 #include "runtime/http/openai_sampling.hpp"
 
 namespace deepinfer {
@@ -55,7 +55,11 @@ result<openai_job> read_openai_request(openai_endpoint endpoint, std::string_vie
 result<void> check_served(const openai_job& job, const model_info& served);
 result<void> check_model_name(const std::string& asked, const model_info& served);
 
-/// A body of /render or /tokenize with `messages`, as the engine reads chats.
-result<std::string> read_chat_body(const json::object& body);
+/// A body of /render or /tokenize with `messages`, as the engine reads chats. What has no effect is
+/// added to `ignored`, but for fields that nobody has asked for.
+result<std::string> read_chat_body(json_fields& body, std::vector<std::string>& ignored);
+
+/// Errors: invalid_argument where some are, and the limits say that fields must be known.
+result<void> check_ignored(const std::vector<std::string>& ignored, const openai_limits& limits);
 
 }  // namespace deepinfer

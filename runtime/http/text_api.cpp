@@ -46,10 +46,17 @@ std::string counts(const token_list& tokens, std::int32_t max_model_len) {
   return fmt::format(R"({{"count":{},"max_model_len":{})", tokens.ids.size(), max_model_len);
 }
 
+result<void> note_ignored(const json_fields& fields, const openai_limits& limits,
+                          std::vector<std::string>& ignored) {
+  const auto unknown = fields.unknown();
+  ignored.insert(ignored.end(), unknown.begin(), unknown.end());
+  return check_ignored(ignored, limits);
+}
+
 }  // namespace
 
-result<tokenize_body> read_tokenize(std::string_view body, std::size_t max_depth) {
-  DI_TRY(const auto parsed, parse_body(body, max_depth));
+result<tokenize_body> read_tokenize(std::string_view body, const openai_limits& limits) {
+  DI_TRY(const auto parsed, parse_body(body, limits.max_depth));
   json_fields fields(parsed.get_object());
   tokenize_body out;
   DI_TRY(auto model, fields.text("model"));
@@ -67,10 +74,11 @@ result<tokenize_body> read_tokenize(std::string_view body, std::size_t max_depth
                                                 "exactly one is needed",
                                                 inputs));
   if (has_chat) {
-    DI_TRY(out.call.chat_json, read_chat_body(parsed.get_object()));
+    DI_TRY(out.call.chat_json, read_chat_body(fields, out.ignored));
   } else {
     out.call.text = prompt ? std::move(prompt) : std::move(content);
   }
+  DI_TRY_VOID(note_ignored(fields, limits, out.ignored));
   return out;
 }
 
@@ -88,14 +96,15 @@ std::string tokenize_json(const tokenize_body& asked, const token_list& tokens,
   return out + "]}";
 }
 
-result<detokenize_body> read_detokenize(std::string_view body, std::size_t max_depth) {
-  DI_TRY(const auto parsed, parse_body(body, max_depth));
+result<detokenize_body> read_detokenize(std::string_view body, const openai_limits& limits) {
+  DI_TRY(const auto parsed, parse_body(body, limits.max_depth));
   json_fields fields(parsed.get_object());
   detokenize_body out;
   DI_TRY(auto model, fields.text("model"));
   out.model = std::move(model).value_or("");
   if (!fields.find("tokens")) return fields.failure("tokens", "is missing");
   DI_TRY(out.tokens.ids, fields.ids("tokens", most_ids));
+  DI_TRY_VOID(note_ignored(fields, limits, out.ignored));
   return out;
 }
 
@@ -116,13 +125,14 @@ std::string detokenize_json(const std::string& text) {
   return out + "}";
 }
 
-result<tokenize_body> read_render(std::string_view body, std::size_t max_depth) {
-  DI_TRY(const auto parsed, parse_body(body, max_depth));
+result<tokenize_body> read_render(std::string_view body, const openai_limits& limits) {
+  DI_TRY(const auto parsed, parse_body(body, limits.max_depth));
   json_fields fields(parsed.get_object());
   tokenize_body out;
   DI_TRY(auto model, fields.text("model"));
   out.model = std::move(model).value_or("");
-  DI_TRY(out.call.chat_json, read_chat_body(parsed.get_object()));
+  DI_TRY(out.call.chat_json, read_chat_body(fields, out.ignored));
+  DI_TRY_VOID(note_ignored(fields, limits, out.ignored));
   return out;
 }
 

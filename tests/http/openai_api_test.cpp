@@ -143,6 +143,40 @@ TEST_CASE("a body is refused before it comes, by its header") {
   CHECK(bench.api->admit(request).error().code == errc::unsupported_media_type);
 }
 
+TEST_CASE("what has no effect on tokens of a text is named, or refused where that is wanted") {
+  http_api_options options;
+  for (const bool is_strict : {false, true}) {
+    options.limits.strict_fields = is_strict;
+    api_bench bench(options);
+    bench.engine->answers["tokenize"] = to_wire(token_list{{5}, {"a"}, {}});
+    bench.engine->answers["render"] = to_wire(token_list{{5}, {"a"}, "a"});
+    bench.engine->answers["detokenize"] = to_wire(text_reply{"a"});
+    const std::string messages = R"("messages":[{"role":"user","content":"a"}])";
+    for (const auto& [path, known] :
+         {std::pair<std::string, std::string>{"/tokenize", R"("prompt":"a","with_pieces":true)"},
+          {"/tokenize", messages + R"(,"tools":[],"add_generation_prompt":true)"},
+          {"/detokenize", R"("tokens":[1],"model":"tiny")"},
+          {"/render", messages + R"(,"thinking":null)"}}) {
+      CAPTURE(path);
+      const auto plain = bench.ask("POST", path, "{" + known + "}");
+      CHECK(plain->status == 200);
+      CHECK(plain->header("X-Ignored-Fields").empty());
+      const auto odd = bench.ask("POST", path, "{" + known + R"(,"foo":1})");
+      CHECK(odd->status == (is_strict ? 400 : 200));
+      if (is_strict)
+        CHECK(odd->json().at("error").at("param") == "foo");
+      else
+        CHECK(odd->header("X-Ignored-Fields") == "foo");
+    }
+    for (const auto* path : {"/tokenize", "/render"}) {
+      const auto wrong =
+        bench.ask("POST", path, "{" + messages + R"(,"add_generation_prompt":false})");
+      CHECK(wrong->status == 400);
+      CHECK(wrong->json().at("error").at("param") == "add_generation_prompt");
+    }
+  }
+}
+
 TEST_CASE("pages of allowed origins may read answers") {
   http_api_options options;
   options.cors_origins = {"https://a.example"};

@@ -329,6 +329,14 @@ TEST_CASE("thinking is known before the engine tells") {
   CHECK_FALSE(read(chat, chat_body(R"("reasoning_effort":"none")")).thinking);
 }
 
+TEST_CASE("a prompt ends where the answer begins, whatever its endpoint") {
+  CHECK(read(chat, chat_body(R"("add_generation_prompt":true)")).ignored.empty());
+  CHECK(refused(chat, chat_body(R"("add_generation_prompt":false)")).param ==
+        "add_generation_prompt");
+  CHECK(refused(chat, chat_body(R"("continue_final_message":true)")).param ==
+        "continue_final_message");
+}
+
 TEST_CASE("arguments of a chat template that have a field here are taken for it") {
   const auto engine = [](const std::string& extra) {
     const auto job = read(chat, chat_body(extra));
@@ -360,9 +368,13 @@ TEST_CASE("arguments of a chat template that have a field here are taken for it"
   CHECK(read(chat, chat_body(R"("chat_template_kwargs":{"date":"today"})")).ignored ==
         std::vector<std::string>{"chat_template_kwargs.date"});
   CHECK(refused(chat, chat_body(R"("chat_template_kwargs":[1])")).param == "chat_template_kwargs");
-  const auto rendered = read_chat_body(
-    json::parse(R"({"messages":[],"chat_template_kwargs":{"thinking":true}})").get_object());
+  const auto body =
+    json::parse(R"({"messages":[],"chat_template_kwargs":{"thinking":true,"date":1}})");
+  json_fields fields(body.get_object());
+  std::vector<std::string> ignored;
+  const auto rendered = read_chat_body(fields, ignored);
   REQUIRE(rendered);
+  CHECK(ignored == std::vector<std::string>{"chat_template_kwargs.date"});
   CHECK(json::parse(*rendered).at("thinking").at("type") == "enabled");
 }
 
