@@ -228,8 +228,11 @@ result<std::string> model_directory(const cli_context& context, const engine_set
 }
 
 result<void> check_output(const std::string& path, std::string_view place) {
+  std::error_code ignored;
+  const bool was_there = fs::exists(path, ignored);
   if (auto* file = std::fopen(path.c_str(), "ae")) {
     std::fclose(file);
+    if (!was_there) fs::remove(path, ignored);  // what fails later leaves nothing behind
     return {};
   }
   return fail(errc::bad_config, fmt::format("{}: {}: {}", place, path, std::strerror(errno)));

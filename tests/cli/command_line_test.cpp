@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 
 #include "runtime/base/json.hpp"
@@ -278,11 +279,15 @@ TEST_CASE("log lines are JSON where the settings say so") {
 }
 
 TEST_CASE("a device that is not there ends with exit code 5, a model that is not there with 3") {
-  const auto device = run_binary({"logits", "--ids", "0", "--out", "x", "--device", "cuda"});
+  const temp_directory place;
+  const auto file = place.file("x");
+  const auto device = run_binary({"logits", "--ids", "0", "--out", file, "--device", "cuda"});
   CHECK(device.code == 5);
   CHECK(holds(device.err, "this build has no CUDA device"));
-  const auto model = run_binary({"logits", "--ids", "0", "--out", "x", "--model", "/nonexistent"});
+  CHECK_FALSE(std::filesystem::exists(file));  // whether it may be written is known, and no more
+  const auto model = run_binary({"logits", "--ids", "0", "--out", file, "--model", "/nonexistent"});
   CHECK(model.code == 3);
+  CHECK_FALSE(std::filesystem::exists(file));
   CHECK(holds(model.err, "/nonexistent"));
   const auto words = run_binary({"tokenize", "x", "--tokenizer", "/nonexistent"});
   CHECK(words.code == 3);
