@@ -14,6 +14,7 @@
 namespace deepinfer {
 namespace {
 
+constexpr const char* json_object_grammar = "json_object";
 constexpr std::size_t max_stop_strings = 16;
 constexpr std::int32_t max_logprobs = 20;
 // OpenAI's API has this bias; penalties in use lie between 0.5 and 2. Within these bounds a logit
@@ -59,6 +60,27 @@ void overlay(const sampling_request& asked, sampling_params& params) {
   if (!asked.stop_token_ids.empty()) params.stop_token_ids = asked.stop_token_ids;
   if (!asked.stop.empty()) params.stop = asked.stop;
   if (!asked.logit_bias.empty()) params.logit_bias = asked.logit_bias;
+}
+
+/// What the answer is to be held to must be built, and go together: a grammar lets no call through,
+/// and calls without one would leave an answer that is JSON to chance.
+result<void> check_constraint(const chat_request& chat, const sampling_request& asked) {
+  const auto without_tools = "without tools, or with tool_choice none, it is";
+  if (chat.parse_tool_calls && chat.json_output)
+    return bad(
+      "response_format",
+      fmt::format("json_object together with tools is not supported yet; {}", without_tools));
+  if (chat.parse_tool_calls && !asked.grammar.empty())
+    return bad("grammar", fmt::format("{} together with tools is not supported yet; {}",
+                                      asked.grammar, without_tools));
+  for (const auto kind : {chat.response_format, chat.constraint.kind}) {
+    const bool is_built = kind == constraint_kind::none || kind == constraint_kind::tool_call ||
+                          (kind == constraint_kind::json && chat.json_output);
+    if (!is_built)
+      return bad("response_format",
+                 fmt::format("{} needs structured output, which is not built yet", name_of(kind)));
+  }
+  return {};
 }
 
 /// An empty salt is refused: a tenant whose name got lost must not share with everyone.
@@ -149,13 +171,8 @@ result<accepted_request> request_intake::accept(const generate_request& request,
 result<accepted_request> request_intake::accept_chat(const generate_request& request,
                                                      std::uint64_t drawn_seed) const {
   DI_TRY(auto chat, read_chat(*request.chat));
-  const auto& constraint = chat.constraint;
-  const bool is_json_object = constraint.kind == constraint_kind::json && !constraint.schema;
-  if (constraint.kind != constraint_kind::none && constraint.kind != constraint_kind::tool_call &&
-      !is_json_object)
-    return bad("response_format", fmt::format("{} needs structured output, which is not built yet",
-                                              name_of(chat.constraint.kind)));
   const auto& asked = request.sampling;
+  DI_TRY_VOID(check_constraint(chat, asked));
   if (asked.temperature) chat.sampling.temperature = *asked.temperature;
   if (asked.top_p) chat.sampling.top_p = *asked.top_p;
   DI_TRY(auto prompt, encode_prompt(render_chat(chat.conversation, facts_.variant), words_));
@@ -175,7 +192,7 @@ result<accepted_request> request_intake::accept_chat(const generate_request& req
     return bad("include_stop", "a chat answer never includes its stop string");
   auto params = std::make_shared<sampling_params>(std::move(resolved));
   overlay(rest, *params);
-  if (is_json_object) params->grammar = "json_object";
+  if (chat.json_output) params->grammar = json_object_grammar;
   // A grammar is of the answer: it begins behind the end of the reasoning.
   const auto begins = parse_start_of(chat.conversation);
   params->reasoning =
@@ -193,7 +210,8 @@ result<accepted_request> request_intake::accept_chat(const generate_request& req
   accepted.output.stop.clear();
   mode.start = parse_start_of(chat.conversation);
   mode.parse_tool_calls = chat.parse_tool_calls;
-  mode.json_output = chat.json_output;
+  // The parser blanks what is not JSON: only where the grammar lets nothing else come.
+  mode.json_output = chat.json_output && params->grammar == json_object_grammar;
   accepted.output.chat = std::move(mode);
   accepted.prompt = std::make_shared<const std::vector<token_id>>(std::move(prompt));
   const auto& wished = chat.sampling;
@@ -272,8 +290,9 @@ result<void> request_intake::check(const sampling_params& params) const {
   if (params.logprobs < -1 || params.logprobs > max_logprobs)
     return bad("logprobs",
                fmt::format("found {}, expected 0 to {}", params.logprobs, max_logprobs));
-  if (!params.grammar.empty() && params.grammar != "json_object")
-    return bad("grammar", fmt::format("found {}, expected json_object", params.grammar));
+  if (!params.grammar.empty() && params.grammar != json_object_grammar)
+    return bad("grammar",
+               fmt::format("found {}, expected {}", params.grammar, json_object_grammar));
   if (!params.grammar.empty() && params.min_tokens > 0)
     return bad("min_tokens", "with a grammar the text ends where the grammar does");
   if (params.stop.size() > max_stop_strings)

@@ -99,6 +99,12 @@ constexpr std::string_view schemas = R"json({
     {"type":"integer","minimum":1,"maximum":100}]},
 "ChatRequest":{
   "type":"object","required":["messages"],
+  "not":{
+    "required":["tools","response_format"],
+    "properties":{
+      "tools":{"type":"array","minItems":1},"tool_choice":{"enum":["auto",null]},
+      "response_format":{
+        "type":"object","required":["type"],"properties":{"type":{"const":"json_object"}}}}},
   "properties":{
     "messages":{
       "type":"array","minItems":1,"maxItems":65536,

@@ -336,6 +336,7 @@ result<chat_request> read_chat_request(const json::value& body,
     request.conversation.messages,
     read_messages(fields, request.variant, request.conversation.thinking, options.most_messages));
   DI_TRY_VOID(read_response_format(fields, numbers, request));
+  request.response_format = request.constraint.kind;
   DI_TRY_VOID(read_tool_use(fields, numbers, request));
   DI_TRY_VOID(read_sampling(fields, options, request.sampling));
   DI_TRY_VOID(read_stream(fields, request));

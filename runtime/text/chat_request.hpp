@@ -61,7 +61,8 @@ struct chat_request {
   chat_variant variant = chat_variant::v41;
   chat_conversation conversation;
   sampling_wishes sampling;
-  output_constraint constraint;
+  output_constraint constraint;  ///< with tools theirs, whatever `response_format` asks for
+  constraint_kind response_format = constraint_kind::none;
   bool parse_tool_calls = false;
   bool json_output = false;               ///< the answer is JSON: text around it is blanked
   std::optional<std::string> cache_salt;  ///< vLLM's: whose cached prefixes may be used

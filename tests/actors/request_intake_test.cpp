@@ -245,6 +245,45 @@ TEST_CASE("a chat request that needs structured output is refused, not answered 
   CHECK(accepted.error().param == "response_format");
 }
 
+TEST_CASE("a chat is held to JSON or may call tools, but not both") {
+  const auto intake = make_intake(512);
+  const auto with = [](const std::string& more) {
+    generate_request request;
+    request.chat = R"({"messages": [{"role": "user", "content": "Some json"}], )" + more + "}";
+    return request;
+  };
+  const std::string tools = R"("tools": [{"type": "function", "function": {"name": "f"}}])";
+  const auto format = [](const std::string& type) {
+    return R"("response_format": {"type": ")" + type + R"(", "regex": "a+",
+           "json_schema": {"name": "s", "schema": {"type": "object"}}})";
+  };
+  const auto refused = intake.accept(with(tools + ", " + format("json_object")), 7);
+  REQUIRE(!refused.has_value());
+  CHECK(refused.error().code == errc::invalid_argument);
+  CHECK(refused.error().param == "response_format");
+  CHECK(refused.error().message ==
+        "response_format: json_object together with tools is not supported yet; without tools, or "
+        "with tool_choice none, it is");
+  for (const auto* type : {"json_schema", "regex"}) {
+    CAPTURE(type);
+    CHECK(intake.accept(with(tools + ", " + format(type)), 7).error().param == "response_format");
+  }
+  auto held = with(tools);
+  held.sampling.grammar = "json_object";
+  CHECK(intake.accept(held, 7).error().param == "grammar");
+
+  const auto calls = intake.accept(with(tools + ", " + format("text")), 7).value();
+  CHECK(calls.params->grammar.empty());
+  CHECK(calls.output.chat->parse_tool_calls);
+  CHECK_FALSE(calls.output.chat->json_output);
+  for (const auto& more : {std::string(), R"("tool_choice": "none", )" + tools + ", "}) {
+    const auto json = intake.accept(with(more + format("json_object")), 7).value();
+    CHECK(json.params->grammar == "json_object");
+    CHECK(json.output.chat->json_output);
+    CHECK_FALSE(json.output.chat->parse_tool_calls);
+  }
+}
+
 TEST_CASE("a model has to be one of those served, in the request and in the body of a chat") {
   auto words = tokenizer::open(std::string(DI_SOURCE_DIR) + "/examples/models/tiny-v41").value();
   intake_facts facts;

@@ -2,10 +2,12 @@
 
 import json
 
+import jsonschema_rs
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 
 from checks import STATUSES
+from script import TOOLS
 from service import FULL
 
 SKIPPED = {  # what changes the server for others, or never ends
@@ -32,6 +34,16 @@ def test_document(server):
     text = json.dumps(document)
     for name in ("max_completion_tokens", "reasoning_effort", "cache_salt", "stream_options", "tool_choice"):
         assert name in text, name
+
+
+def test_the_document_does_not_promise_json_beside_tools(server):
+    document = server.get("/openapi.json").json()
+    allowed = jsonschema_rs.validator_for({**document, "$ref": "#/components/schemas/ChatRequest"}).is_valid
+    body = {"messages": [{"role": "user", "content": "json"}], "tools": TOOLS}
+    held = {"response_format": {"type": "json_object"}}
+    assert allowed(body) and allowed({**body, **held, "tools": []})
+    assert allowed({**body, **held, "tool_choice": "none"})
+    assert not allowed({**body, **held}) and not allowed({**body, **held, "tool_choice": "auto"})
 
 
 def test_every_operation_answers_whatever_the_schema_allows(server):

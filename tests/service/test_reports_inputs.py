@@ -5,7 +5,7 @@ import json
 import pytest
 
 from checks import answer_of, error_of
-from script import VOCAB_SIZE
+from script import TOOLS, VOCAB_SIZE
 from service import chat_body
 
 CHAT, PLAIN = "/v1/chat/completions", "/v1/completions"
@@ -82,6 +82,17 @@ def test_d27_bad_schema(server, schema):
     for kind in ("regex", "nonsense", 5, None):
         reply = server.post(CHAT, chat_body("#json", response_format={"type": kind}))
         error_of(reply, param="response_format")
+
+
+def test_json_object_beside_tools(server):
+    """No grammar would hold the answer, and what is not JSON of it would be blanked."""
+    held = {"tools": TOOLS, "response_format": {"type": "json_object"}}
+    for fields in ({}, {"tool_choice": "auto"}, {"stream": True}):
+        error = error_of(server.post(CHAT, chat_body("#json", **held, **fields)), param="response_format")
+        assert "json_object together with tools is not supported yet" in error["message"], error
+    for fields in ({"tool_choice": "none"}, {"tools": ...}):
+        choice, _ = answer_of(server.post(CHAT, chat_body("#json", **{**held, **fields})))
+        assert isinstance(json.loads(choice["message"]["content"]), dict)
 
 
 def test_d28_pathological_grammar(server):
