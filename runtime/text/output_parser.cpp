@@ -39,7 +39,10 @@ public:
       state_ = state::content;
       at_lead_ = true;
       break;
-    case parse_start::tool_calls: state_ = state::calls; break;
+    case parse_start::tool_calls:
+      state_ = state::calls;
+      at_lead_ = true;
+      break;
     }
   }
   machine(const machine&) = delete;
@@ -82,7 +85,7 @@ public:
 
   bool ended() const { return state_ == state::ended || calls_.ended(); }
   bool stopped() const { return stopped_; }
-  bool has_calls() const { return calls_.has_calls(); }
+  bool has_complete_call() const { return calls_.has_complete_call(); }
   std::int64_t fed() const { return fed_; }
   std::int64_t decided() const {
     return stopped_ ? stopped_at_ : fed_ - static_cast<std::int64_t>(held_.size());
@@ -161,8 +164,12 @@ private:
     if (state_ == state::ended) return;
     if (!mode_.parse_tool_calls || !after_angle_ || in_json) return text_bytes(chat_tokens::dsml);
     if (held_.ends_with('<')) held_.pop_back();
+    before_block_ = held_.substr(std::min(held_.find_last_not_of('\n') + 1, held_.size()));
+    block_at_ = fed_ - 1 - static_cast<std::int64_t>(before_block_.size());
     trim_line_breaks();
     release(0);
+    before_block_ += '<';
+    around_block_ = state_;
     state_ = state::calls;
     calls_.byte('<');
     calls_.marker();
@@ -257,6 +264,24 @@ private:
     put(output_delta::part::call_arguments, text, last_call_);
   }
 
+  /// A block that held no call is text of the part it is in. Its first byte has been there already,
+  /// seen by the stop strings and the JSON filter, unless the prompt opened the block.
+  void give_back(std::string_view text) override {
+    tail_ = 0;
+    after_angle_ = false;
+    state_ = around_block_;
+    if (!before_block_.empty()) {
+      if (state_ == state::reasoning || !mode_.json_output) held_ = before_block_;
+      before_block_.clear();
+      text.remove_prefix(1);
+    }
+    for (const char c : text) {
+      if (state_ == state::reasoning) reasoning_byte(c);
+      if (state_ == state::content) content_byte(c);
+    }
+    if (stopped_) stopped_at_ = block_at_;
+  }
+
   output_mode mode_;
   stop_matcher stops_;
   calls_parser calls_;
@@ -272,6 +297,9 @@ private:
   std::size_t tail_ = 0;
   std::string held_;
   std::string spelled_;
+  std::string before_block_;   ///< line breaks, and the `<` of the block's tag
+  std::int64_t block_at_ = 0;  ///< what was fed before that
+  state around_block_ = state::content;
   std::int32_t last_call_ = -1;
   output_deltas* out_ = nullptr;
   std::size_t first_own_ = 0;  ///< deltas before this one were handed over already
@@ -316,7 +344,8 @@ bool output_parser::stopped() const {
 
 finish_reason output_parser::finish_of(finish_reason reported) const {
   if (machine_->stopped()) return finish_reason::stop;
-  if (reported == finish_reason::stop && machine_->has_calls()) return finish_reason::tool_calls;
+  if (reported == finish_reason::stop && machine_->has_complete_call())
+    return finish_reason::tool_calls;
   return reported;
 }
 

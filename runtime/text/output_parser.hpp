@@ -13,10 +13,12 @@
 /// the marker; content loses its leading line breaks; line breaks before a calls block are not
 /// content; a further `</think>` in content is dropped; the answer ends with the calls block, and
 /// what follows it is ignored. Arguments are JSON text `{"k": "v", "n": 3}`: strings are escaped
-/// here, other values pass as the model wrote them, so a malformed or cut answer may give arguments
-/// that are not JSON. A calls block cut off in a tag leaves nothing behind. Stop strings are looked
-/// for in content, and in reasoning where the mode says so, never across the border of the two.
-/// Names of tools are not checked.
+/// here, other values pass as the model wrote them, or as a JSON string where they are none. Only
+/// an answer that was cut inside of a call gives arguments that are not JSON: they end where it
+/// does, so that nobody takes the call for whole. A block in which no call begins is text of the
+/// part it stands in, unless it is empty; one that is cut off in its first tags leaves nothing
+/// behind. Stop strings are looked for in content, and in reasoning where the mode says so, never
+/// across the border of the two. Names of tools are not checked.
 #pragma once
 
 #include <cstddef>
@@ -102,7 +104,7 @@ public:
   std::int64_t decided() const;
 
   /// Why the answer ended, given why the sampler stopped: `tool_calls` where `stop` left at least
-  /// one call, else `reported`.
+  /// one complete call, else `reported`.
   finish_reason finish_of(finish_reason reported) const;
 
 private:

@@ -6,9 +6,9 @@
 #include "runtime/text/chat_commands.hpp"
 #include "runtime/text/output_parser.hpp"
 #include "runtime/text/utf8.hpp"
+#include "tests/support/effort.hpp"
 #include "tests/support/mutate.hpp"
 #include "tests/text/chat_fixtures.hpp"
-#include "tests/support/effort.hpp"
 
 using namespace deepinfer;
 using namespace deepinfer::test;
@@ -45,6 +45,13 @@ parsed_output sum_of(const output_deltas& deltas) {
   parsed_output output;
   for (const auto& delta : deltas) output.add(delta);
   return output;
+}
+
+/// Every call but the last was closed by what followed it, and so was that where `is_done`.
+bool closed_calls_parse(const parsed_output& output, bool is_done) {
+  const auto closed = output.calls.size() - (output.calls.empty() || is_done ? 0 : 1);
+  return std::all_of(output.calls.begin(), output.calls.begin() + static_cast<long>(closed),
+                     [](const auto& call) { return parse_json(call.arguments, 512).has_value(); });
 }
 
 bool same(const parsed_output& a, const parsed_output& b) {
@@ -94,6 +101,8 @@ TEST_CASE("20,000 mutants of valid outputs parse the same whole and in pieces, i
                                          "</｜DSML｜ invoke>",
                                          "<｜DSML｜ parameter name=\"k\" string=\"true\">",
                                          "string=\"",
+                                         "<｜DSML｜ parameter name=\"n\" string=\"false\">",
+                                         "</｜DSML｜ parameter>",
                                          "\n",
                                          "<",
                                          "</",
@@ -131,6 +140,8 @@ TEST_CASE("20,000 mutants of valid outputs parse the same whole and in pieces, i
       FAIL("mutant " << i << " depends on its chunks: " << text);
     for (const auto& delta : in_pieces)
       if (!is_utf8(delta.text)) FAIL("mutant " << i << " tells half a character");
+    if (!closed_calls_parse(output, whole.ended() && !whole.stopped()))
+      FAIL("mutant " << i << " gives arguments that are no JSON: " << text);
     with_calls += output.calls.empty() ? 0U : 1U;
   }
   CHECK(with_calls >= mutants / 5);  // behind the first marker

@@ -12,6 +12,7 @@
 #include "runtime/text/python_json.hpp"
 #include "runtime/text/utf8.hpp"
 #include "tests/text/chat_fixtures.hpp"
+#include "tests/text/output_runs.hpp"
 
 using namespace deepinfer;
 using namespace deepinfer::test;
@@ -49,17 +50,6 @@ json::object object_of(const parsed_output& output, const std::string& finish, b
           {"finish_reason", finish}};
 }
 
-bool begins_with(const parsed_output& whole, const parsed_output& part) {
-  if (!whole.reasoning.starts_with(part.reasoning)) return false;
-  if (!whole.content.starts_with(part.content)) return false;
-  if (part.calls.size() > whole.calls.size()) return false;
-  for (std::size_t i = 0; i < part.calls.size(); ++i) {
-    if (part.calls[i].name != whole.calls[i].name) return false;
-    if (!whole.calls[i].arguments.starts_with(part.calls[i].arguments)) return false;
-  }
-  return true;
-}
-
 /// [reasoning bytes, content bytes, calls, argument bytes]
 std::array<std::size_t, 4> progress_of(const parsed_output& output) {
   std::size_t arguments = 0;
@@ -67,10 +57,15 @@ std::array<std::size_t, 4> progress_of(const parsed_output& output) {
   return {output.reasoning.size(), output.content.size(), output.calls.size(), arguments};
 }
 
+/// The arguments of one fixture are no JSON. Theirs stay so, ours are made to be.
+constexpr std::string_view bad_json = "bad-json-t";
+constexpr std::string_view bad_json_arguments = R"({"a": "{oops", "port": "x"})";
+
 /// Ours against the reference's, which ends where a stop string matches. What may wait longest is
-/// the start of arguments: they are told when the tag of their first parameter is whole.
+/// the start of arguments: they are told when the tag of their first parameter is whole, and one
+/// that is no string when it is whole itself, which has at most 16 bytes here.
 void check_progress(const std::vector<parsed_output>& steps, const json::array& reference) {
-  constexpr std::array<std::size_t, 4> most_held{12, 12, 1, 12};
+  constexpr std::array<std::size_t, 4> most_held{12, 12, 1, 12 + 16};
   REQUIRE(reference.size() <= steps.size());
   for (std::size_t i = 0; i < reference.size(); ++i) {
     const auto ours = progress_of(steps[i]);
@@ -82,55 +77,12 @@ void check_progress(const std::vector<parsed_output>& steps, const json::array& 
     CHECK(last[k] == reference[reference.size() - 1].at(k).to_number<std::size_t>());
 }
 
-struct run {
-  parsed_output output;
-  std::vector<parsed_output> steps;  ///< what had been told after each chunk, and after the end
-  bool whole_characters = true;      ///< every delta was valid UTF-8
-};
-
-run run_text(const output_mode& mode, std::string_view text, const std::vector<std::size_t>& ends) {
-  run done;
-  output_parser parser(mode);
-  std::size_t begin = 0;
-  const auto take = [&](output_deltas& deltas) {
-    for (const auto& delta : deltas) {
-      done.output.add(delta);
-      done.whole_characters = done.whole_characters && is_utf8(delta.text);
-    }
-    done.steps.push_back(done.output);
-    deltas.clear();
-  };
-  output_deltas deltas;
-  for (const auto end : ends) {
-    parser.feed(text.substr(begin, end - begin), deltas);
-    take(deltas);
-    begin = end;
-  }
-  parser.finish(deltas);
-  take(deltas);
-  return done;
-}
-
 /// Ends of the chunks that a fixture's offsets make.
 std::vector<std::size_t> ends_of(const json::value& offsets, std::size_t size) {
   std::vector<std::size_t> ends;
   for (const auto& offset : offsets.as_array()) ends.push_back(offset.to_number<std::size_t>());
   if (ends.empty() || ends.back() != size) ends.push_back(size);
   return ends;
-}
-
-std::vector<std::size_t> every_byte(std::size_t size) {
-  std::vector<std::size_t> ends;
-  for (std::size_t i = 1; i <= size; ++i) ends.push_back(i);
-  return ends;
-}
-
-std::string dsml_block(const std::string& inside) {
-  return "<｜DSML｜ calls>\n" + inside + "</｜DSML｜ calls>";
-}
-
-parsed_output parse_whole(const std::string& text, parse_start start = parse_start::content) {
-  return run_text({start, true, false, {}}, text, {text.size()}).output;
 }
 
 }  // namespace
@@ -153,6 +105,8 @@ TEST_CASE(
       expected["content"] = trimmed(std::string(expected["content"].as_string()));
       (*parsed)["content"] = trimmed(text_of(*parsed, "content"));
     }
+    if (text_of(record, "id") == bad_json)
+      expected["tool_calls"].at(0).as_object()["arguments"] = bad_json_arguments;
     CHECK(json::serialize(*parsed) == json::serialize(expected));
   }
   if (released_tokenizer()) CHECK(with_ids == 24);
@@ -182,6 +136,7 @@ TEST_CASE("text is told as early as DeepSeek tells it, but for what a marker may
   for (const auto& record : chat_records("parse_output.jsonl")) {
     if (record.get_object().contains("ids")) continue;
     if (text_of(record, "compare") == "strip") continue;  // blanks are counted differently
+    if (text_of(record, "id") == bad_json) continue;
     CAPTURE(text_of(record, "id"));
     const auto text = text_of(record, "text");
     for (const auto& [name, list] : record.at("progress").as_object()) {
@@ -238,75 +193,11 @@ TEST_CASE(
   CHECK(deltas[0].text == "\n\n<b");
 }
 
-TEST_CASE("the name of a call is told once, before its arguments, and calls are numbered from 0") {
-  output_parser parser({parse_start::content, true, false, {}});
-  output_deltas deltas;
-  parser.feed("<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"k\" "
-              "string=\"true\">ab",
-              deltas);
-  REQUIRE(deltas.size() == 2);
-  CHECK(deltas[0].what == output_delta::part::call_begin);
-  CHECK(deltas[0].text == "f");
-  CHECK(deltas[0].call == 0);
-  CHECK(deltas[1].text == "{\"k\": \"ab");
-  deltas.clear();
-  parser.feed("</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n<｜DSML｜ invoke name=\"g\">\n", deltas);
-  REQUIRE(deltas.size() == 2);
-  CHECK(deltas[0].text == "\"}");
-  CHECK(deltas[1].what == output_delta::part::call_begin);
-  CHECK(deltas[1].call == 1);
-  CHECK_FALSE(parser.ended());
-  parser.feed("</｜DSML｜ invoke>\n</｜DSML｜ calls>", deltas);
-  CHECK(parser.ended());
-}
-
-TEST_CASE("malformed calls give what can be saved, and no tag reaches the client") {
-  struct malformed_case {
-    std::string inside;
-    std::vector<parsed_call> calls;
-  };
-  const std::string f = "<｜DSML｜ invoke name=\"f\">\n";
-  const std::string a = "<｜DSML｜ parameter name=\"a\" string=\"true\">";
-  const std::string end_a = "</｜DSML｜ parameter>\n";
-  const std::string end_f = "</｜DSML｜ invoke>\n";
-  const malformed_case table[] = {
-    {"", {}},
-    {"text " + f + "text" + a + "v" + end_a + "text" + end_f + "text", {{"f", R"({"a": "v"})"}}},
-    {f + a + "v" + end_a + f + a + "w" + end_a + end_f,  // the first invoke is not closed
-     {{"f", R"({"a": "v"})"}, {"f", R"({"a": "w"})"}}},
-    {f + a + "v\n" + end_f, {{"f", R"({"a": "v\n"})"}}},  // the parameter is not closed
-    {"<｜DSML｜ invoke>\n" + a + "v" + end_a + end_f, {}},
-    {f + "<｜DSML｜ parameter name=\"a\">v" + end_a + end_f, {{"f", R"({"a": "v"})"}}},
-    {f + "<｜DSML｜ parameter name=\"a\" string=\"maybe\">v" + end_a + end_f, {{"f", "{}"}}},
-    {f + "<｜DSML｜ parameter name=\"a>b\" string=\"false\">1" + end_a + end_f,
-     {{"f", R"({"a>b": 1})"}}},
-    {f + "<｜DSML｜ parameter name=\"a\"b\\c\" string=\"false\">1" + end_a + end_f,
-     {{"f", R"({"a\"b\\c": 1})"}}},
-    {f + "<｜DSML｜ parameter name=\"a\n" + a + "v" + end_a + end_f, {{"f", R"({"a": "v"})"}}},
-    {f + "<｜DSML｜ parameter na<" + "｜DSML｜ parameter name=\"a\" string=\"true\">v" + end_a +
-       end_f,
-     {{"f", R"({"a": "v"})"}}},
-    {f + a + "x｜DSML｜y<｜DSML｜ calls><z</w" + end_a + end_f,
-     {{"f", R"({"a": "x｜DSML｜y<｜DSML｜ calls><z</w"})"}}},
-    {f + a + "x</think>y" + end_a + end_f, {{"f", R"({"a": "x</think>y"})"}}},
-    {"<｜DSML｜ foo>x</｜DSML｜ foo>" + f + end_f, {{"f", "{}"}}},
-    {f + "<｜DSML｜ parameter name=\"" + std::string(20000, 'k') + "\" string=\"true\">v" + end_a +
-       end_f,
-     {{"f", "{}"}}},
-  };
-  for (const auto& row : table) {
-    CAPTURE(row.inside.substr(0, 300));
-    const auto output = parse_whole("Yes.\n\n" + dsml_block(row.inside) + "more");
-    CHECK(output.content == "Yes.");
-    CHECK(output.calls == row.calls);
-  }
-}
-
 TEST_CASE("an answer in chat mode or in thought keeps what only looks like a marker") {
   CHECK(parse_whole("a ｜DSML｜ b </｜DSML｜ calls> c").content ==
         "a ｜DSML｜ b </｜DSML｜ calls> c");
-  CHECK(parse_whole("a\n<\n<｜DSML｜ calls>x").content == "a\n<");
-  CHECK(parse_whole("<<｜DSML｜ calls>x").content == "<");
+  CHECK(parse_whole("a\n<\n<｜DSML｜ calls>").content == "a\n<");
+  CHECK(parse_whole("<<｜DSML｜ calls>").content == "<");
   const auto thought = parse_whole("r</｜DSML｜ calls></think>c", parse_start::reasoning);
   CHECK(thought.reasoning == "r</｜DSML｜ calls>");
   CHECK(thought.content == "c");
@@ -411,16 +302,6 @@ TEST_CASE("bytes that are not UTF-8 become U+FFFD, the same in any chunks") {
     CHECK(done.output.content == repaired);
     CHECK(done.whole_characters);
   }
-}
-
-TEST_CASE("a call makes the answer end with tool_calls only where the sampler just stopped") {
-  output_parser parser({parse_start::tool_calls, true, false, {}});
-  output_deltas deltas;
-  parser.feed("<｜DSML｜ invoke name=\"f\">\n</｜DSML｜ invoke>\n</｜DSML｜ calls>", deltas);
-  parser.finish(deltas);
-  CHECK(parser.finish_of(finish_reason::stop) == finish_reason::tool_calls);
-  CHECK(parser.finish_of(finish_reason::length) == finish_reason::length);
-  CHECK(parser.finish_of(finish_reason::abort) == finish_reason::abort);
 }
 
 TEST_CASE("a mode or a field the parse command does not know is refused by name") {
