@@ -9,9 +9,9 @@
 
 #include "runtime/base/json_fields.hpp"
 #include "runtime/base/quoted.hpp"
+#include "runtime/base/template_kwargs.hpp"
 #include "runtime/http/refused_fields.hpp"
 #include "runtime/http/request_body.hpp"
-#include "runtime/http/template_kwargs.hpp"
 
 namespace deepinfer {
 namespace {
@@ -167,8 +167,9 @@ result<json::object> engine_chat(json_fields& body, std::vector<std::string>& ig
   if (top_k && *top_k == -1) out["top_k"] = 0;
   const auto* logprobs = out.if_contains("logprobs");
   if (!logprobs || *logprobs == false) out.erase("top_logprobs");
-  DI_TRY(const auto meaningless, apply_template_kwargs(body, out));
-  ignored.insert(ignored.end(), meaningless.begin(), meaningless.end());
+  DI_TRY(const auto switches, read_chat_switches(body));
+  for (const auto& [name, value] : switches.fields) out[name] = value;
+  ignored.insert(ignored.end(), switches.meaningless.begin(), switches.meaningless.end());
   return out;
 }
 

@@ -9,6 +9,7 @@
 
 #include "runtime/base/json_fields.hpp"
 #include "runtime/base/quoted.hpp"
+#include "runtime/base/template_kwargs.hpp"
 #include "runtime/text/chat_request_messages.hpp"
 #include "runtime/text/chat_schema.hpp"
 #include "runtime/text/python_json.hpp"
@@ -44,9 +45,14 @@ const effort_row* row_of(std::string_view name) {
 }
 
 /// `thinking` decides where it is given; else `reasoning_effort: none` turns thinking off.
+/// Both may be arguments of a template, see template_kwargs.hpp.
 result<void> read_thinking(json_fields& body, chat_conversation& c) {
-  if (const auto* effort = body.find("reasoning_effort")) {
-    if (!is_effort(*effort)) return body.wrong("reasoning_effort", *effort, efforts_text());
+  DI_TRY(const auto switches, read_chat_switches(body));
+  json_fields given(switches.fields);
+  if (const auto* effort = given.find("reasoning_effort")) {
+    const auto* place =
+      body.find("reasoning_effort") ? "reasoning_effort" : "chat_template_kwargs.reasoning_effort";
+    if (!is_effort(*effort)) return body.wrong(place, *effort, efforts_text());
     const auto* row = effort->is_string() ? row_of(effort->get_string()) : nullptr;
     if (row)
       c.effort = row->level;
@@ -54,7 +60,7 @@ result<void> read_thinking(json_fields& body, chat_conversation& c) {
       c.effort_number = static_cast<int>(effort->get_int64());
     c.thinking = !row || row->thinking;
   }
-  DI_TRY(auto thinking, body.object("thinking"));
+  DI_TRY(auto thinking, given.object("thinking"));
   if (!thinking) return {};
   DI_TRY(const auto type, thinking->required_text("type"));
   if (type != "enabled" && type != "disabled" && type != "adaptive")

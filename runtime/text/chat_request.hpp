@@ -1,8 +1,9 @@
 /// A chat completion request: JSON body in, checked struct out.
 ///
 /// The body is OpenAI's with DeepSeek's additions (`thinking`, `reasoning_effort`,
-/// `reasoning_content`, `prefix`, the role `latest_reminder`) and vLLM's `cache_salt`. `null` means
-/// absent, unknown keys are ignored, `max_completion_tokens` wins over `max_tokens`.
+/// `reasoning_content`, `prefix`, the role `latest_reminder`) and vLLM's `cache_salt` and
+/// `chat_template_kwargs` (template_kwargs.hpp). `null` means absent, unknown keys are ignored,
+/// `max_completion_tokens` wins over `max_tokens`.
 /// Errors name the field in `param`:
 ///   invalid_json, json_too_deep, invalid_utf8   the body is not JSON in UTF-8
 ///   model_not_found                             the model is not one of `options.models`

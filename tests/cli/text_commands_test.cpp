@@ -175,6 +175,9 @@ TEST_CASE("render takes the requests that /render of a server takes, and gives t
   const std::string chat = R"({"messages":[{"role":"user","content":"Hi"}])";
   for (const auto* rest :
        {"", R"("model":null)", R"("model":"tiny-v41")", R"("thinking":{"type":"enabled"})",
+        R"("chat_template_kwargs":{"enable_thinking":true})",
+        R"("chat_template_kwargs":{"reasoning_effort":"max"})",
+        R"("chat_template_kwargs":{"thinking":true},"thinking":{"type":"disabled"})",
         R"("reasoning_effort":"low","n":2,"top_k":-1,"user":"u","logprobs":false)",
         R"("stream":true,"stream_options":{"include_usage":true})"}) {
     CAPTURE(rest);
@@ -186,6 +189,9 @@ TEST_CASE("render takes the requests that /render of a server takes, and gives t
     CHECK(done.at("prompt") == expected.at("prompt"));
     CHECK(done.at("ids") == expected.at("tokens"));
   }
+  const auto thinks = object_of(
+    run_binary({"render", "-"}, {.input = chat + R"(,"chat_template_kwargs":{"thinking":true}})"}));
+  CHECK(thinks.at("parse_start") == "reasoning");
   for (const auto* wrong : {R"("model":"other")", R"("model":7)", R"("thinking":5)"}) {
     CAPTURE(wrong);
     const auto body = chat + "," + wrong + "}";

@@ -174,6 +174,57 @@ TEST_CASE("our own fields are read within their ranges and refused outside") {
   }
 }
 
+TEST_CASE("arguments of a chat template say how to think, where the body itself does not") {
+  struct thinking_case {
+    const char* more;
+    bool thinking;
+    effort_level effort = effort_level::high;
+  };
+  const thinking_case table[] = {
+    {R"(, "chat_template_kwargs": {"thinking": false})", false},
+    {R"(, "chat_template_kwargs": {"enable_thinking": false})", false},
+    {R"(, "chat_template_kwargs": {"thinking": true, "date": "today"})", true},
+    {R"(, "chat_template_kwargs": {"enable_thinking": null})", true},
+    {R"(, "chat_template_kwargs": null)", true},
+    {R"(, "chat_template_kwargs": {"reasoning_effort": "max"})", true, effort_level::max},
+    {R"(, "chat_template_kwargs": {"reasoning_effort": "none"})", false},
+    // The body's own field wins over an argument,
+    {R"(, "chat_template_kwargs": {"thinking": false}, "thinking": {"type": "enabled"})", true},
+    {R"(, "chat_template_kwargs": {"thinking": true}, "thinking": {"type": "disabled"})", false},
+    {R"(, "chat_template_kwargs": {"reasoning_effort": "max"}, "reasoning_effort": "low")", true,
+     effort_level::low},
+    // and a word about thinking over an effort, wherever they are.
+    {R"(, "chat_template_kwargs": {"thinking": false, "reasoning_effort": "low"})", false,
+     effort_level::low},
+    {R"(, "chat_template_kwargs": {"thinking": false}, "reasoning_effort": "max")", false,
+     effort_level::max},
+    {R"(, "chat_template_kwargs": {"reasoning_effort": "none"}, "thinking": {"type": "enabled"})",
+     true},
+  };
+  for (const auto& row : table) {
+    CAPTURE(row.more);
+    const auto read = with(row.more);
+    REQUIRE_MESSAGE(read, read.error().message);
+    CHECK(read->conversation.thinking == row.thinking);
+    CHECK(read->conversation.effort == row.effort);
+  }
+  const std::pair<const char*, const char*> refused[] = {
+    {R"(, "chat_template_kwargs": [1])", "chat_template_kwargs"},
+    {R"(, "chat_template_kwargs": {"thinking": 1})", "chat_template_kwargs.thinking"},
+    {R"(, "chat_template_kwargs": {"enable_thinking": "no"})",
+     "chat_template_kwargs.enable_thinking"},
+    {R"(, "chat_template_kwargs": {"reasoning_effort": "some"})",
+     "chat_template_kwargs.reasoning_effort"},
+    {R"(, "chat_template_kwargs": {}, "reasoning_effort": "some")", "reasoning_effort"},
+  };
+  for (const auto& [more, param] : refused) {
+    CAPTURE(more);
+    const auto read = with(more);
+    REQUIRE_FALSE(read);
+    CHECK(read.error().param == param);
+  }
+}
+
 TEST_CASE("an unknown model is refused with the names that are served") {
   chat_request_options options;
   options.models = {{"tiny", chat_variant::v41}, {"other", chat_variant::v4}};
