@@ -10,6 +10,7 @@
 #include "actors/actor_host.hpp"
 #include "actors/client_state.hpp"
 #include "actors/link_watchers.hpp"
+#include "actors/request_input.hpp"
 #include "messages/wire.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
@@ -268,6 +269,11 @@ caf::typed_response_promise<Answer> ask_node(pointer self, std::chrono::millisec
 
 bytes_promise start(pointer self, generate_request request, const caf::actor& sink) {
   auto& state = self->state;
+  if (const auto whole = check_input(request); !whole) {
+    auto promise = self->make_response_promise<std::string>();
+    promise.deliver(to_caf(whole.error()));
+    return promise;
+  }
   if (request.request_id.empty())
     request.request_id = fmt::format("{}-{}", state.options.name, ++state.tickets);
   const auto id = request.request_id;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/request_input.hpp"
 #include "runtime/core/prefix_key.hpp"
 #include "runtime/text/chat_encoding.hpp"
 #include "runtime/text/chat_request.hpp"
@@ -144,11 +145,7 @@ result<chat_request> request_intake::read_chat(const std::string& text) const {
 
 result<accepted_request> request_intake::accept(const generate_request& request,
                                                 std::uint64_t drawn_seed) const {
-  const int inputs =
-    int{request.text.has_value()} + int{request.ids.has_value()} + int{request.chat.has_value()};
-  if (inputs != 1)
-    return bad("input",
-               fmt::format("{} of text, ids and chat are set, exactly one is needed", inputs));
+  DI_TRY_VOID(check_input(request));
   DI_TRY_VOID(check_model(request.model));
   if (request.sampling.n < 1 || request.sampling.n > most_answers)
     return bad("n", fmt::format("found {}, expected 1 to {}", request.sampling.n, most_answers));

@@ -78,6 +78,16 @@ TEST_CASE("what a node refuses is refused over the network with code, message an
   REQUIRE(!refused);
   CHECK(refused.error().code == errc::invalid_argument);
   CHECK(refused.error().param == "ids");
+  // What a message on the wire cannot say is seen before.
+  auto both = greedy(prompt_ids("a", 3), 5);
+  both.text = "a";
+  CHECK(engine.generate(both).error().message ==
+        "input: 2 of text, ids and chat are set, exactly one is needed");
+  CHECK(engine.generate({}).error().message ==
+        "input: 0 of text, ids and chat are set, exactly one is needed");
+  generate_request chat;
+  chat.chat = "{\"messages\": [\"\xff\"]}";
+  CHECK(engine.generate(chat).error().param == "chat");
   auto request = greedy(prompt_ids("a", 3), many_tokens);
   request.request_id = "twice";
   auto first = engine.generate(request).value();
