@@ -110,8 +110,15 @@ result<int> run_tokenize(const cli_context& context, const parsed_flags& flags) 
   return 0;
 }
 
-json::object detokenize_ids(const tokenizer& words, const std::vector<token_id>& ids,
-                            bool skip_special) {
+/// An id that no token has would vanish from the text.
+result<json::object> detokenize_ids(const tokenizer& words, const std::vector<token_id>& ids,
+                                    bool skip_special) {
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] >= words.vocab_size())
+      return fail(
+        errc::invalid_argument,
+        fmt::format("ids: entry {} is {}, expected 0 to {}", i, ids[i], words.vocab_size() - 1),
+        "ids");
   detokenizer stream(words, {.skip_special = skip_special});
   std::string text;
   json::array pieces;
@@ -152,7 +159,7 @@ result<int> run_detokenize(const cli_context& context, const parsed_flags& flags
   if (!list.empty()) {
     DI_TRY(ids, parse_ids(list));
   }
-  const auto done = detokenize_ids(words, ids, skip_special);
+  DI_TRY(const auto done, detokenize_ids(words, ids, skip_special));
   if (flags.is_on("json"))
     fmt::print(context.out, "{}\n", to_text(done));
   else
