@@ -156,6 +156,7 @@ result<accepted_request> request_intake::accept(const generate_request& request,
   params->seed = drawn_seed;
   overlay(request.sampling, *params);
   DI_TRY_VOID(check(*params));
+  DI_TRY_VOID(check_limit(prompt.size(), request.sampling.max_tokens));
   accepted_request accepted;
   accepted.prompt = std::make_shared<const std::vector<token_id>>(std::move(prompt));
   accepted.output = output_of(*params);
@@ -172,19 +173,16 @@ result<accepted_request> request_intake::accept_chat(const generate_request& req
   DI_TRY_VOID(check_constraint(chat, asked));
   if (asked.temperature) chat.sampling.temperature = *asked.temperature;
   if (asked.top_p) chat.sampling.top_p = *asked.top_p;
+  if (asked.max_tokens) chat.sampling.max_tokens = chat.sampling.max_completion_tokens = {};
   DI_TRY(auto prompt, encode_prompt(render_chat(chat.conversation, facts_.variant), words_));
   DI_TRY_VOID(check_prompt(prompt));
+  DI_TRY_VOID(check_limit(prompt.size(), asked.max_tokens));
   DI_TRY(auto resolved,
          resolve_sampling(chat, facts_.policy, static_cast<std::int64_t>(prompt.size()),
                           facts_.max_model_len, drawn_seed));
-  // Temperature and top_p were resolved by policy above. The caller's own limit is cut to what the
-  // context leaves, as for a plain text; one in the body is part of the API and is checked there.
-  auto rest = asked;
+  auto rest = asked;  // temperature and top_p were resolved by policy above
   rest.temperature.reset();
   rest.top_p.reset();
-  if (rest.max_tokens)
-    rest.max_tokens = std::min<std::int64_t>(
-      *rest.max_tokens, facts_.max_model_len - static_cast<std::int64_t>(prompt.size()));
   if (asked.include_stop)
     return bad("include_stop", "a chat answer never includes its stop string");
   auto params = std::make_shared<sampling_params>(std::move(resolved));
@@ -247,6 +245,18 @@ result<void> request_intake::check_prompt(const std::vector<token_id>& prompt) c
                   prompt.size(), facts_.max_model_len),
       "prompt");
   return {};
+}
+
+/// Where the client says how long the answer may get, that must fit; else it ends with the context.
+result<void> request_intake::check_limit(std::size_t prompt_tokens,
+                                         std::optional<std::int32_t> wanted) const {
+  const auto prompt = static_cast<std::int64_t>(prompt_tokens);
+  if (!wanted || *wanted <= facts_.max_model_len - prompt) return {};
+  return fail(errc::context_length_exceeded,
+              fmt::format("the prompt has {} tokens and {} more are asked for, {} in all, but the "
+                          "context holds {}: shorten the prompt or lower max_tokens",
+                          prompt, *wanted, prompt + *wanted, facts_.max_model_len),
+              "max_tokens");
 }
 
 result<void> request_intake::check_stop_ids(const sampling_params& params) const {

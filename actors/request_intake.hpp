@@ -6,6 +6,7 @@
 /// and those of the chat request reader. Nothing is changed by a refused request.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -74,6 +75,7 @@ private:
   result<void> check(const sampling_params& params) const;
   result<void> check_stop_ids(const sampling_params& params) const;
   result<void> check_prompt(const std::vector<token_id>& prompt) const;
+  result<void> check_limit(std::size_t prompt_tokens, std::optional<std::int32_t> wanted) const;
 
   tokenizer words_;
   intake_facts facts_;

@@ -68,6 +68,7 @@ result<void> service::warm_up(const client& engine) const {
   request.text = "1";
   request.sampling.temperature = 0.0f;
   request.sampling.max_tokens = 2;
+  if (node_->facts().max_model_len < 4) request.sampling.max_tokens = 1;  // BOS and "1" are there
   request.sampling.ignore_eos = true;
   const auto answer = engine.generate_sync(request, warm_up_limit);
   if (!answer) return tl::unexpected<error>(error(answer.error()).within("the first answer"));

@@ -22,7 +22,7 @@ struct sampling_request {
   std::optional<float> frequency_penalty;
   std::optional<float> repetition_penalty;
   std::optional<std::uint64_t> seed;
-  std::optional<std::int32_t> max_tokens;  ///< absent: what the policy and the context leave
+  std::optional<std::int32_t> max_tokens;  ///< within the context; absent: what that leaves
   std::int32_t min_tokens = 0;
   std::int32_t n = 1;  ///< answers; number i > 0 has the seed mix(seed, i)
   std::optional<std::int32_t> logprobs;

@@ -21,6 +21,8 @@ namespace {
 using namespace std::chrono_literals;
 using clock_type = std::chrono::steady_clock;
 
+constexpr std::int32_t most_by_default = 256;
+
 double seconds_since(clock_type::time_point begin) {
   return std::chrono::duration<double>(clock_type::now() - begin).count();
 }
@@ -96,6 +98,19 @@ node_stats stats_of(const client& engine) {
   return engine.stats().value_or(node_stats{});
 }
 
+/// Without a limit of the user's an answer has `most_by_default` tokens, or what the context leaves
+/// where that is less.
+result<stream> open_answer(const client& engine, generate_request request) {
+  const bool is_limited = request.sampling.max_tokens.has_value();
+  if (!is_limited) request.sampling.max_tokens = most_by_default;
+  auto opened = engine.generate(request);
+  if (opened || is_limited) return opened;
+  const auto& why = opened.error();
+  if (why.code != errc::context_length_exceeded || why.param != "max_tokens") return opened;
+  request.sampling.max_tokens.reset();
+  return engine.generate(request);
+}
+
 double rate_of(const answer& it) {
   return static_cast<double>(it.content.ids.size()) / std::max(it.total_seconds, 1e-9);
 }
@@ -163,7 +178,7 @@ result<sampling_request> read_sampling(const parsed_flags& flags) {
   DI_TRY(const auto frequency, flags.number("frequency-penalty", -2.0, 2.0));
   DI_TRY(const auto repetition, flags.number("repetition-penalty", 0.01, 100.0));
   DI_TRY(const auto logprobs, flags.integer("logprobs", 0, 20));
-  out.max_tokens = static_cast<std::int32_t>(max_tokens.value_or(256));
+  put(max_tokens, out.max_tokens);
   out.min_tokens = static_cast<std::int32_t>(min_tokens.value_or(0));
   put(temperature, out.temperature);
   if (top_p) out.top_p = positive_float(*top_p);
@@ -219,7 +234,7 @@ result<answer> run_request(const cli_context& context, const client& engine,
                            const interrupt_guard& interrupts) {
   answer out;
   const auto begin = clock_type::now();
-  DI_TRY(auto chunks, engine.generate(request));
+  DI_TRY(auto chunks, open_answer(engine, request));
   text_writer writer(context);
   while (true) {
     auto chunk = chunks.next(100ms);

@@ -3,6 +3,8 @@
 #include <limits>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "actors/request_intake.hpp"
 
 using namespace deepinfer;
@@ -327,6 +329,36 @@ TEST_CASE("a limit of outputs is remembered where the client has set it") {
   CHECK_FALSE(intake.accept(chat, 7)->asked_max_tokens);
   chat.chat = R"({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8})";
   CHECK(intake.accept(chat, 7)->asked_max_tokens == 8);
+}
+
+TEST_CASE(
+  "a limit that goes beyond the context is refused, with both numbers, in a text and a chat") {
+  const auto intake = make_intake(64);
+  generate_request chat;
+  chat.chat = R"({"messages": [{"role": "user", "content": "Hello"}]})";
+  for (auto request : {with_ids({5, 6, 7, 8, 9}), chat}) {  // 5 ids either way
+    request.sampling.max_tokens = 59;
+    CHECK(intake.accept(request, 7)->params->max_tokens == 59);
+    for (const auto limit : {60, 5000, std::numeric_limits<std::int32_t>::max()}) {
+      request.sampling.max_tokens = limit;
+      const auto refused = intake.accept(request, 7);
+      REQUIRE(!refused.has_value());
+      CHECK(refused.error().code == errc::context_length_exceeded);
+      CHECK(refused.error().param == "max_tokens");
+      CHECK(refused.error().message ==
+            fmt::format("the prompt has 5 tokens and {} more are asked for, {} in all, but the "
+                        "context holds 64: shorten the prompt or lower max_tokens",
+                        limit, std::int64_t{limit} + 5));
+    }
+    request.sampling.max_tokens.reset();
+    const auto limit = intake.accept(request, 7)->params->max_tokens;
+    CHECK((limit == -1 || limit == 59));  // what the context leaves
+  }
+  // The caller's own limit stands for that of the body.
+  chat.chat = R"({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 60})";
+  CHECK(intake.accept(chat, 7).error().param == "max_tokens");
+  chat.sampling.max_tokens = 4;
+  CHECK(intake.accept(chat, 7)->params->max_tokens == 4);
 }
 
 TEST_CASE("an empty text starts from BOS alone") {

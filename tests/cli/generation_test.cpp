@@ -116,13 +116,18 @@ TEST_CASE("chat: stop strings spare the thoughts, unless --stop-in-reasoning ask
   CHECK(text_of(thought).empty());
 }
 
-TEST_CASE("a limit beyond the context is cut to it, in a text and in a chat") {
+TEST_CASE("a limit beyond the context is refused, without one an answer may fill what is left") {
   std::string words;
   for (int i = 0; i < 1850; ++i) words += "word ";
   for (const auto* command : {"generate", "chat"}) {
     CAPTURE(std::string(command));
-    const auto answer = json_of(
-      {command, words, "--temperature", "0", "--ignore-eos", "--max-tokens", "5000", "--json"});
+    const auto refused = run_binary({command, words, "--max-tokens", "5000"});
+    CHECK(refused.code == 1);
+    CHECK(refused.out.empty());
+    CHECK(holds(refused.err, " and 5000 more are asked for, "));
+    CHECK(holds(refused.err, "but the context holds 2048: shorten the prompt or lower max_tokens"));
+    // Fewer are left than an answer has by default.
+    const auto answer = json_of({command, words, "--temperature", "0", "--ignore-eos", "--json"});
     const auto& usage = answer.at("usage").as_object();
     CHECK(usage.at("prompt_tokens").to_number<int>() +
             usage.at("completion_tokens").to_number<int>() ==

@@ -95,6 +95,16 @@ def test_json_object_beside_tools(server):
         assert isinstance(json.loads(choice["message"]["content"]), dict)
 
 
+def test_limit_that_does_not_fit_behind_the_prompt(serve):
+    it = serve(*SMALL)
+    for reply in (it.complete([20] * 200, max_tokens=57), it.chat("#fox", max_tokens=256)):
+        error = error_of(reply, code="context_length_exceeded", param="max_tokens")
+        assert "256" in error["message"], error
+    for fields in ({"max_tokens": 56}, {}):
+        _, usage = answer_of(it.complete([20] * 200, ignore_eos=True, **fields))
+        assert usage["completion_tokens"] == 56
+
+
 def test_d28_pathological_grammar(server):
     """Grammars are not built yet: refused by name, whatever they are."""
     for name, value in (("guided_regex", "(a*)*" * 50), ("structured_outputs", {"regex": "a{0,100000}"})):
