@@ -9,7 +9,8 @@
 
 #include "actors/caf_compat.hpp"
 #include "actors/host_address.hpp"
-#include "runtime/base/file.hpp"
+#include "actors/openssl_guard.hpp"
+#include "actors/tls_context.hpp"
 
 namespace deepinfer {
 namespace {
@@ -19,52 +20,21 @@ std::size_t actor_threads(const host_options& options) {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-/// The library ends the process over a file it can't use, so they are looked at first.
-result<void> check_pem(const std::string& setting, const std::string& path,
-                       std::string_view content) {
-  const auto read = read_small_file(path, 1 << 20);
-  if (!read) return fail(errc::bad_config, setting + ": " + read.error().message, setting);
-  const auto& text = *read;
-  if (text.find("-----BEGIN ") == std::string::npos || text.find(content) == std::string::npos)
-    return fail(errc::bad_config,
-                fmt::format("{}: {} holds no {} in PEM form", setting, path, content), setting);
-  return {};
-}
-
-/// Whether TLS is wanted.
-result<bool> check_tls(const actor_settings& settings) {
-  const bool has_all =
-    !settings.tls_certificate.empty() && !settings.tls_key.empty() && !settings.tls_ca.empty();
-  const bool has_none =
-    settings.tls_certificate.empty() && settings.tls_key.empty() && settings.tls_ca.empty();
-  if (has_none) return false;
-  const auto shown = [](const std::string& path) { return path.empty() ? "nothing" : path; };
-  if (!has_all)
-    return fail(errc::bad_config,
-                fmt::format("actor.tls_certificate, actor.tls_key, actor.tls_ca: found {}, {} and "
-                            "{}, expected all three or none",
-                            shown(settings.tls_certificate), shown(settings.tls_key),
-                            shown(settings.tls_ca)),
-                "actor.tls_certificate");
-  DI_TRY_VOID(check_pem("actor.tls_certificate", settings.tls_certificate, "CERTIFICATE"));
-  DI_TRY_VOID(check_pem("actor.tls_key", settings.tls_key, "PRIVATE KEY"));
-  DI_TRY_VOID(check_pem("actor.tls_ca", settings.tls_ca, "CERTIFICATE"));
-  return true;
-}
-
 }  // namespace
 
-struct actor_host::system_config : actor_config {
+struct actor_host::system_config : actor_config, tls_carrier {
   explicit system_config(const host_options& options) : actor_config(actor_threads(options)) {
     set("work-stealing.relaxed-sleep-duration", caf::timespan(options.idle_look));
   }
 
-  void add_network(const actor_settings& settings, bool has_tls) {
+  void add_network(const actor_settings& settings, std::shared_ptr<ssl_ctx_st> tls) {
     load<caf::io::middleman>();
     set("middleman.heartbeat-interval", caf::timespan(settings.heartbeat_interval));
     set("middleman.connection-timeout", caf::timespan(settings.connection_timeout));
-    if (!has_tls) return;
+    if (!tls) return;
+    context = std::move(tls);
     load<caf::openssl::manager>();
+    // By these the library sees that peers must show certificates; it does not read them.
     openssl_certificate = settings.tls_certificate;
     openssl_key = settings.tls_key;
     openssl_cafile = settings.tls_ca;
@@ -84,7 +54,8 @@ actor_host::~actor_host() = default;
 
 result<std::shared_ptr<actor_host>> actor_host::open(const actor_settings& settings,
                                                      host_options options) {
-  DI_TRY(const bool has_tls, check_tls(settings));
+  DI_TRY(auto tls, open_tls_context(settings));
+  const bool has_tls = tls != nullptr;
   if (!has_tls && !is_loopback(settings.host))
     return fail(errc::bad_config,
                 fmt::format("actor.host: found '{}', which others can reach; without "
@@ -93,7 +64,7 @@ result<std::shared_ptr<actor_host>> actor_host::open(const actor_settings& setti
                             settings.host),
                 "actor.host");
   auto config = std::make_unique<system_config>(options);
-  config->add_network(settings, has_tls);
+  config->add_network(settings, std::move(tls));
   return std::shared_ptr<actor_host>(new actor_host(std::move(config), true, has_tls));
 }
 

@@ -32,9 +32,9 @@ public:
   actor_host(const actor_host&) = delete;
   actor_host& operator=(const actor_host&) = delete;
 
-  /// With network, which is TLS in both directions where the three files are named: then every peer
-  /// shows a certificate of that authority. Nothing is bound yet. Errors: bad_config (some of the
-  /// TLS files but not all, one that can't be read, a host that others can reach without TLS).
+  /// With network, which is TLS where the three files are named: every peer then shows one signed
+  /// by that authority. They are read here and never again. Nothing is bound yet. Error: bad_config
+  /// (not all of the TLS files, one that can't be used, a host for others without TLS).
   static result<std::shared_ptr<actor_host>> open(const actor_settings& settings,
                                                   host_options options = {});
 

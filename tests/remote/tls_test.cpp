@@ -1,52 +1,12 @@
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-
 #include "tests/actors/hash_node.hpp"
+#include "tests/remote/authority.hpp"
 #include "tests/remote/child_process.hpp"
-#include "tests/support/temp_directory.hpp"
 
 using namespace deepinfer;
 using namespace deepinfer::test;
 using namespace std::chrono_literals;
-
-namespace {
-
-/// An authority of its own and a certificate of it, as an operator would make them.
-class authority {
-public:
-  authority() {
-    run("openssl ecparam -name prime256v1 -genkey -noout -out ca.key");
-    run("openssl req -x509 -new -key ca.key -subj /CN=authority -days 2 -out ca.crt");
-    run("openssl ecparam -name prime256v1 -genkey -noout -out node.key");
-    run("openssl req -new -key node.key -subj /CN=node -out node.csr");
-    run("openssl x509 -req -in node.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 "
-        "-out node.crt");
-  }
-
-  const std::string& path() const { return files_.path(); }
-
-  client_options to(std::uint16_t port) const {
-    client_options out;
-    out.port = port;
-    out.connect_timeout = 20s;
-    out.connection_timeout = 20s;
-    out.tls_certificate = files_.file("node.crt");
-    out.tls_key = files_.file("node.key");
-    out.tls_ca = files_.file("ca.crt");
-    return out;
-  }
-
-private:
-  void run(const std::string& command) const {
-    const auto line = "cd " + files_.path() + " && " + command + " 2>/dev/null";
-    REQUIRE_MESSAGE(std::system(line.c_str()) == 0, command);
-  }
-
-  temp_directory files_;
-};
-
-}  // namespace
 
 TEST_CASE("over TLS a node serves who shows a certificate of its authority, and nobody else") {
   const authority ours;

@@ -132,6 +132,7 @@ const std::vector<library_row>& libraries() {
         {"messages/", "config/", "tests/messages/", "tests/config/"});
     row("^utf8proc", {"runtime/text/token_classes.cpp"});
     row("^pcre2", {"runtime/text/regex_split.cpp"});
+    row("^openssl/", {"actors/openssl_guard.cpp", "actors/tls_context.cpp"});
     row("^doctest/", {"tests/"});
     return rows;
   }();

@@ -1,0 +1,51 @@
+/// CAF 0.17 uses OpenSSL in a way that ends processes, and neither it nor its settings offer a
+/// place to mend that. A definition in a program comes before those of the shared libraries, so
+/// the calls of libcaf_openssl arrive here, and go on to the functions they meant.
+///
+/// CAF reads certificate and key for each connection and throws where it can't: files that were
+/// replaced, or too many open ones, ended the process.
+///
+/// This can go when the oldest CAF that is supported takes a context that is made once.
+#include "actors/openssl_guard.hpp"
+
+#include <dlfcn.h>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/openssl/session.hpp>
+#include <openssl/ssl.h>
+
+#include "runtime/base/check.hpp"
+
+namespace deepinfer {
+namespace {
+
+/// What would be called without this file.
+template <class Function>
+Function* meant(const char* name) {
+  void* found = dlsym(RTLD_NEXT, name);
+  DI_CHECK(found != nullptr, "{} is in no shared library", name);
+  return reinterpret_cast<Function*>(found);
+}
+
+}  // namespace
+
+tls_carrier::tls_carrier() = default;
+tls_carrier::~tls_carrier() = default;
+
+}  // namespace deepinfer
+
+#define DI_EXPORTED __attribute__((visibility("default")))
+
+/// The owner of each session frees what it was given, once.
+DI_EXPORTED SSL_CTX* caf::openssl::session::create_ssl_context() {
+  const auto* carrier = dynamic_cast<const deepinfer::tls_carrier*>(&sys_.config());
+  if (carrier != nullptr && carrier->context) {
+    SSL_CTX_up_ref(carrier->context.get());
+    return carrier->context.get();
+  }
+  // An actor system of somebody else in this process.
+  static auto* const next =
+    deepinfer::meant<SSL_CTX*(session*)>("_ZN3caf7openssl7session18create_ssl_contextEv");
+  return next(this);
+}
