@@ -1,5 +1,5 @@
-/// Corrects a habit of the actor library's TLS by a definition of a function that the library would
-/// find elsewhere; to name `tls_carrier` links it into a program.
+/// Corrects two habits of the actor library's TLS. Both corrections are definitions of functions
+/// that the library would find elsewhere; to name `tls_carrier` links them into a program.
 #pragma once
 
 #include <memory>

@@ -33,6 +33,12 @@ public:
   stranger& operator=(const stranger&) = delete;
   ~stranger() { close(fd_); }
 
+  void say(const std::string& bytes) const {
+    REQUIRE(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(bytes.size()));
+    std::this_thread::sleep_for(20ms);
+  }
+
 private:
   int fd_;
 };
@@ -68,6 +74,35 @@ void copy_files(const authority& ours, const std::string& folder) {
 }
 
 }  // namespace
+
+TEST_CASE("a connection that TLS ends leaves those of others as they are") {
+  const authority ours;
+  node_process node(child_settings{{"TLS", ours.path()}});
+  const auto engine = client::connect(ours.to(node.port));
+  REQUIRE_MESSAGE(engine, engine.error().message);
+  reading one(*engine);
+  one.go_on(10);
+  const auto port = std::to_string(node.port);
+  for (int round = 0; round < 3; ++round) {
+    { const stranger bare(node.port); }
+    one.go_on(200);
+    stranger(node.port).say("GET / HTTP/1.0\r\n\r\n");
+    one.go_on(200);
+    stranger(node.port).say("\x16\x03\x01\x02");
+    one.go_on(200);
+    ours.run("timeout 10 openssl s_client -connect 127.0.0.1:" + port +
+             " </dev/null >/dev/null 2>&1 || true");
+    one.go_on(200);
+    // One that belongs here, and leaves.
+    CHECK(client::connect(ours.to(node.port)).value().stats().has_value());
+    one.go_on(200);
+    auto plain = ours.to(node.port);
+    plain.tls_certificate = plain.tls_key = plain.tls_ca = "";
+    plain.connect_timeout = 500ms;
+    CHECK(!client::connect(plain));
+    one.go_on(200);
+  }
+}
 
 TEST_CASE("a node and its clients go on when the files of TLS are replaced or removed") {
   const authority ours;
