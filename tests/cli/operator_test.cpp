@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <string>
 
 #include "runtime/base/file.hpp"
@@ -212,4 +213,39 @@ TEST_CASE("whoever takes the port of HTTP for the actor port is told which one i
   }
   serving_binary gateway({"gateway", "--connect", http, "--port", "0"});
   CHECK(gateway.wait_for_line("node at " + http + ": what answers there speaks another protocol"));
+}
+
+TEST_CASE("TLS files that can't be used are exit code 2 of every command that has them") {
+  const temp_directory files;
+  files.write("none.pem", "nothing of the kind");
+  const auto path = files.file("none.pem");
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"ps", "--connect", "127.0.0.1:1"},
+        {"serve", "--port", "0", "--actor-port", "0"},
+        {"gateway", "--port", "0", "--connect", "127.0.0.1:1"}}) {
+    auto args = command;
+    args.insert(args.end(),
+                {"--actor-tls-certificate", path, "--actor-tls-key", path, "--actor-tls-ca", path});
+    const auto ran = run_binary(args);
+    CHECK(ran.code == 2);
+    CHECK(holds(ran.err, "actor.tls_certificate: " + path +
+                           ": found no certificate, expected a certificate in PEM form"));
+  }
+}
+
+TEST_CASE("a node over TLS tells in its log why it has refused a connection") {
+  const temp_directory files;
+  const auto certificate = files.file("node.crt"), key = files.file("node.key");
+  const auto made =
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=node "
+    "-keyout " +
+    key + " -out " + certificate + " 2>/dev/null";
+  REQUIRE(std::system(made.c_str()) == 0);
+  served_node node({"--actor-tls-certificate", certificate, "--actor-tls-key", key,
+                    "--actor-tls-ca", certificate});
+  CHECK(run_binary({"ps", "--connect", node.address}).code == 1);
+  CHECK(node.server.wait_for_line("is refused: TLS: "));
+  CHECK(run_binary({"ps", "--connect", node.address, "--actor-tls-certificate", certificate,
+                    "--actor-tls-key", key, "--actor-tls-ca", certificate})
+          .code == 0);
 }
