@@ -20,10 +20,10 @@
 #include <vector>
 
 #include "messages/client.hpp"
+#include "runtime/base/utf8.hpp"
 #include "runtime/core/stop_rule.hpp"
 #include "runtime/text/output_parser.hpp"
 #include "runtime/text/tokenizer.hpp"
-#include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
 

@@ -13,8 +13,8 @@
 #include "actors/node/remote_flags.hpp"
 #include "actors/node/standard_input.hpp"
 #include "actors/node/stats_report.hpp"
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/chat_request.hpp"
-#include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "actors/node/stats_report.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/utf8.hpp"
 #include "runtime/http/struct_json.hpp"
-#include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "runtime/text/utf8.hpp"
+#include "runtime/base/utf8.hpp"
 
 namespace deepinfer {
 

@@ -10,10 +10,10 @@
 #include "runtime/base/json_fields.hpp"
 #include "runtime/base/quoted.hpp"
 #include "runtime/base/template_kwargs.hpp"
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/chat_request_messages.hpp"
 #include "runtime/text/chat_schema.hpp"
 #include "runtime/text/python_json.hpp"
-#include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
 namespace {

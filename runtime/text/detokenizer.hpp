@@ -15,8 +15,8 @@
 #include <string_view>
 
 #include "runtime/base/ids.hpp"
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/tokenizer.hpp"
-#include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
 

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/chat_prompt_writer.hpp"
 #include "runtime/text/detokenizer.hpp"
 #include "runtime/text/output_parser_calls.hpp"
 #include "runtime/text/output_parser_json.hpp"
 #include "runtime/text/output_parser_stop.hpp"
-#include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
 

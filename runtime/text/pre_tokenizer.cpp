@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/unicode_class.hpp"
-#include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/pre_tokenizer.hpp"
-#include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
 

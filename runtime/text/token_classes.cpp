@@ -9,7 +9,7 @@
 #include <utf8proc.h>
 
 #include "runtime/base/check.hpp"
-#include "runtime/text/utf8.hpp"
+#include "runtime/base/utf8.hpp"
 
 namespace deepinfer {
 

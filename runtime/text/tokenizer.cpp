@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "runtime/base/file.hpp"
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/tokenizer_tables.hpp"
-#include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/unicode_class.hpp"
-#include "runtime/text/utf8.hpp"
 
 namespace deepinfer {
 

@@ -8,8 +8,8 @@
 #include "actors/scripted_model.hpp"
 #include "runtime/base/file.hpp"
 #include "runtime/base/json.hpp"
+#include "runtime/base/utf8.hpp"
 #include "runtime/device/device.hpp"
-#include "runtime/text/utf8.hpp"
 #include "tests/actors/read_answer.hpp"
 
 using namespace deepinfer;

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/chat_commands.hpp"
 #include "runtime/text/output_parser.hpp"
-#include "runtime/text/utf8.hpp"
 #include "tests/support/effort.hpp"
 #include "tests/support/mutate.hpp"
 #include "tests/text/chat_fixtures.hpp"

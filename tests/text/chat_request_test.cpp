@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/chat_commands.hpp"
 #include "runtime/text/chat_request.hpp"
-#include "runtime/text/utf8.hpp"
 #include "tests/text/chat_fixtures.hpp"
 
 using namespace deepinfer;

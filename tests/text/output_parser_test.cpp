@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "runtime/base/random.hpp"
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/chat_commands.hpp"
 #include "runtime/text/output_parser.hpp"
 #include "runtime/text/python_json.hpp"
-#include "runtime/text/utf8.hpp"
 #include "tests/text/chat_fixtures.hpp"
 #include "tests/text/output_runs.hpp"
 

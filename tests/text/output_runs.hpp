@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/output_parser.hpp"
-#include "runtime/text/utf8.hpp"
 
 namespace deepinfer::test {
 

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/base/random.hpp"
-#include "runtime/text/utf8.hpp"
+#include "runtime/base/utf8.hpp"
 
 using namespace deepinfer;
 

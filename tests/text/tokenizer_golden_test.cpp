@@ -1,8 +1,8 @@
 // tests/golden/text/tokenize.jsonl and decode.jsonl against DeepSeek's own tokenizer.json.
 #include <doctest/doctest.h>
 
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/detokenizer.hpp"
-#include "runtime/text/utf8.hpp"
 #include "tests/support/deepseek_tokenizer.hpp"
 #include "tests/text/text_fixtures.hpp"
 

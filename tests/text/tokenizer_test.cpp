@@ -1,10 +1,9 @@
 #include "runtime/text/tokenizer.hpp"
 
-
 #include <doctest/doctest.h>
 
+#include "runtime/base/utf8.hpp"
 #include "runtime/text/regex_split.hpp"
-#include "runtime/text/utf8.hpp"
 #include "tests/support/deepseek_tokenizer.hpp"
 #include "tests/text/text_fixtures.hpp"
 
