@@ -35,6 +35,57 @@ verb_actor::behavior_type text_reader(verb_actor::pointer self,
   }};
 }
 
+std::int64_t now_us(pointer self) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+           self->clock().now().time_since_epoch())
+    .count();
+}
+
+void read_next(pointer self);
+
+void end_text(pointer self, std::uint64_t number) {
+  self->state.lanes.end(number);
+  self->state.texts.erase(number);
+  read_next(self);
+}
+
+void read_next(pointer self) {
+  auto& state = self->state;
+  const auto turn = state.lanes.next(now_us(self));
+  for (const auto number : turn.late) {
+    auto node = state.texts.extract(number);
+    node.mapped().promise.deliver(
+      to_caf({errc::deadline_exceeded, "the text has waited too long behind others", {}}));
+  }
+  for (const auto number : turn.begin) {
+    auto& it = state.texts.at(number);
+    self
+      ->request(self->spawn<caf::detached>(text_reader, state.links.desk), caf::infinite,
+                call_atom::value, it.verb, std::move(it.bytes))
+      .then(
+        [self, number](std::string& answer) {
+          self->state.texts.at(number).promise.deliver(std::move(answer));
+          end_text(self, number);
+        },
+        [self, number](caf::error& failure) {
+          self->state.texts.at(number).promise.deliver(std::move(failure));
+          end_text(self, number);
+        });
+  }
+}
+
+caf::result<std::string> read_long(pointer self, const std::string& verb,
+                                   const std::string& bytes) {
+  auto& state = self->state;
+  const auto number = ++state.texts_seen;
+  if (!state.lanes.submit(number, bytes.size(), now_us(self)))
+    return to_caf({errc::overloaded, "too many long texts wait to be read", {}});
+  auto promise = self->make_response_promise<std::string>();
+  state.texts.emplace(number, node_control_state::long_text{verb, bytes, promise});
+  read_next(self);
+  return promise;
+}
+
 void deliver(string_promise& promise, result<std::string> answer) {
   if (answer)
     promise.deliver(*std::move(answer));
@@ -249,9 +300,7 @@ control_actor::behavior_type node_control(pointer self, control_links links) {
       if (verb == verb::snapshot) return caf::result<std::string>(answer_snapshot(self, bytes));
       if (verb == verb::config_set) return caf::result<std::string>(answer_config_set(self, bytes));
       const auto& desk = self->state.links.desk;
-      if (node_desk::is_long(verb, bytes.size()))
-        return caf::result<std::string>(self->delegate(
-          self->spawn<caf::detached>(text_reader, desk), call_atom::value, verb, bytes));
+      if (node_desk::is_long(verb, bytes.size())) return read_long(self, verb, bytes);
       auto answer = desk->answer(verb, bytes);
       if (!answer) return caf::result<std::string>(to_caf(answer.error()));
       return caf::result<std::string>(*std::move(answer));

@@ -1,12 +1,15 @@
 /// Node control: answers the operator's verbs that concern the whole node: model, text, trace,
 /// metrics, dashboard, settings. Messages: protocol.hpp.
 ///
-/// What the node knows is `node_desk`'s; long texts are read on a thread of their own. A trace, the
+/// What the node knows is `node_desk`'s; long texts are read on threads of their own, as many as
+/// `text_lanes` says. A trace, the
 /// metrics and a change of settings need the ranks: every one of them is asked, with a deadline.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "actors/neighbour_desk.hpp"
@@ -14,6 +17,7 @@
 #include "actors/protocol.hpp"
 #include "runtime/base/metrics.hpp"
 #include "runtime/base/span_ring.hpp"
+#include "runtime/core/text_lanes.hpp"
 
 namespace deepinfer {
 
@@ -37,7 +41,15 @@ struct node_control_state {
 
   node_control_state() = default;
 
+  struct long_text {
+    std::string verb, bytes;
+    caf::typed_response_promise<std::string> promise;
+  };
+
   control_links links;
+  text_lanes lanes;
+  std::map<std::uint64_t, long_text> texts;  ///< that wait or are read
+  std::uint64_t texts_seen = 0;
 };
 
 control_actor::behavior_type node_control(control_actor::stateful_pointer<node_control_state> self,
