@@ -420,6 +420,7 @@ result<effective_config> make_effective(const config_sources& sources) {
 }
 
 result<void> check_files(const effective_config& config) {
+  constexpr std::int64_t longest_pem_bytes = 1 << 20;
   const auto& settings = config.settings;
   const std::pair<std::string_view, const std::string*> files[] = {
     {"server.api_key_file", &settings.server.api_key_file},
@@ -429,7 +430,9 @@ result<void> check_files(const effective_config& config) {
     {"model.script", &settings.model.script}};
   for (const auto& [key, path] : files) {
     if (path->empty()) continue;
-    const auto text = read_file(*path);
+    // A key may come through a pipe; files of TLS are read without waiting for anybody.
+    const auto text =
+      key.starts_with("actor.tls") ? read_small_file(*path, longest_pem_bytes) : read_file(*path);
     if (!text) return fail(errc::bad_config, fmt::format("{}: {}", key, text.error().message));
   }
   return {};

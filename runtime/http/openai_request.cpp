@@ -109,8 +109,11 @@ result<void> refuse_unless_false(json_fields& body, std::string_view name,
   return {};
 }
 
-/// Of vLLM: a prompt that does not end where an answer begins.
+/// Of vLLM: a prompt that does not end where an answer begins. Arguments of a template may say the
+/// same.
 result<void> refuse_other_ends(json_fields& body) {
+  DI_TRY(auto arguments, body.object("chat_template_kwargs"));
+  if (arguments) DI_TRY_VOID(refuse_other_ends(*arguments));
   DI_TRY_VOID(refuse_unless_false(body, "continue_final_message",
                                   ": \"prefix\": true in the last message does it"));
   DI_TRY(const auto has_end, body.flag("add_generation_prompt", true));

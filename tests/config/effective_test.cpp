@@ -327,21 +327,6 @@ TEST_CASE("names of metrics may begin with nothing, and settings that say so loa
   CHECK(second->settings.observability.metrics_prefix.empty());
 }
 
-TEST_CASE("files that settings name are looked for where that is asked") {
-  const auto missing = make_effective(
-    {.file = {}, .environment = {}, .flags = given({{"api-key-file", {"/no/such/keys"}}})});
-  REQUIRE_MESSAGE(missing, missing.error().message);
-  const auto checked = check_files(*missing);
-  REQUIRE(!checked);
-  CHECK(checked.error().code == errc::bad_config);
-  CHECK(checked.error().message.starts_with("server.api_key_file: /no/such/keys"));
-  const settings_file keys("bob=k\n");
-  const auto there = make_effective(
-    {.file = {}, .environment = {}, .flags = given({{"api-key-file", {keys.path()}}})});
-  REQUIRE_MESSAGE(there, there.error().message);
-  CHECK(check_files(*there));
-}
-
 TEST_CASE("printed settings load again to the same settings") {
   const auto first =
     make_effective({.file = DI_SOURCE_DIR "/config/v4.1-flash.yaml",

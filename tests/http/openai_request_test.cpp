@@ -335,6 +335,13 @@ TEST_CASE("a prompt ends where the answer begins, whatever its endpoint") {
         "add_generation_prompt");
   CHECK(refused(chat, chat_body(R"("continue_final_message":true)")).param ==
         "continue_final_message");
+  const auto argument = [](const std::string& text) {
+    return refused(chat, chat_body(R"("chat_template_kwargs":{)" + text + "}")).param;
+  };
+  CHECK(argument(R"("add_generation_prompt":false)") ==
+        "chat_template_kwargs.add_generation_prompt");
+  CHECK(argument(R"("continue_final_message":true)") ==
+        "chat_template_kwargs.continue_final_message");
 }
 
 TEST_CASE("arguments of a chat template that have a field here are taken for it") {
