@@ -12,18 +12,12 @@
 #include <openssl/ssl.h>
 
 #include "runtime/base/file.hpp"
+#include "runtime/base/freed_by.hpp"
 #include "runtime/base/log.hpp"
 
 namespace deepinfer {
 namespace {
 
-template <auto Free>
-struct freed_by {
-  template <class Object>
-  void operator()(Object* it) const {
-    Free(it);
-  }
-};
 using bio_ptr = std::unique_ptr<BIO, freed_by<BIO_free_all>>;
 using certificate_ptr = std::unique_ptr<X509, freed_by<X509_free>>;
 using key_ptr = std::unique_ptr<EVP_PKEY, freed_by<EVP_PKEY_free>>;

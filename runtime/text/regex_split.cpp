@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/freed_by.hpp"
+
 namespace deepinfer {
 
 namespace {
@@ -58,13 +60,6 @@ PCRE2_SPTR units_of(std::string_view text) {
   return reinterpret_cast<PCRE2_SPTR>(text.data());
 }
 
-template <auto Free>
-struct freed_by {
-  template <class Thing>
-  void operator()(Thing* thing) const {
-    Free(thing);
-  }
-};
 using code_ptr = std::unique_ptr<pcre2_code, freed_by<pcre2_code_free>>;
 using match_ptr = std::unique_ptr<pcre2_match_data, freed_by<pcre2_match_data_free>>;
 using context_ptr = std::unique_ptr<pcre2_match_context, freed_by<pcre2_match_context_free>>;
