@@ -14,11 +14,15 @@ std::string shortened(std::string_view text, std::size_t most) {
   return out;
 }
 
-std::string quoted(std::string_view text) {
-  auto out = '"' + shortened(text) + '"';
+std::string one_line(std::string_view text, std::size_t most) {
+  auto out = shortened(text, most);
   for (auto& c : out)
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   return out;
+}
+
+std::string quoted(std::string_view text) {
+  return '"' + one_line(text) + '"';
 }
 
 }  // namespace deepinfer

@@ -13,7 +13,10 @@ std::string_view cut_utf8(std::string_view text, std::size_t most);
 /// The same with "..." after it where something was left out.
 std::string shortened(std::string_view text, std::size_t most = 100);
 
-/// `text` in quotes: at most 100 bytes of it, without control characters.
+/// The same with blanks for control characters.
+std::string one_line(std::string_view text, std::size_t most = 100);
+
+/// The same in quotes.
 std::string quoted(std::string_view text);
 
 }  // namespace deepinfer

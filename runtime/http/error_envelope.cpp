@@ -1,7 +1,5 @@
 #include "runtime/http/error_envelope.hpp"
 
-#include <algorithm>
-
 #include "runtime/base/quoted.hpp"
 #include "runtime/http/json_text.hpp"
 
@@ -11,13 +9,6 @@ namespace {
 // Escapes make text at most three times as long once control characters are gone: under 4 KB.
 constexpr std::size_t longest_message = 1100;
 constexpr std::size_t longest_param = 100;
-
-std::string plain(std::string_view text, std::size_t most) {
-  auto out = shortened(text, most);
-  std::replace_if(
-    out.begin(), out.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
-  return out;
-}
 
 /// Whole seconds after which another try may succeed; 0: no promise.
 int retry_after_of(errc code) {
@@ -57,14 +48,14 @@ std::string_view type_of(errc code) {
 
 std::string error_json(const error& why) {
   std::string out = R"({"error":{"message":)";
-  append_json_string(out, plain(why.message, longest_message));
+  append_json_string(out, one_line(why.message, longest_message));
   out += R"(,"type":")";
   out += type_of(why.code);
   out += R"(","param":)";
   if (why.param.empty())
     out += "null";
   else
-    append_json_string(out, plain(why.param, longest_param));
+    append_json_string(out, one_line(why.param, longest_param));
   out += R"(,"code":")";
   out += name_of(why.code);
   out += R"("}})";
