@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <utility>
 
 #include <caf/all.hpp>
@@ -46,6 +47,13 @@ void tell_from_outside(const Target& target, Args&&... args) {
 template <class Self>
 bool has_more_messages(Self* self) {
   return !self->mailbox().empty();
+}
+
+/// The time of the actor's system, which a test may play.
+template <class Self>
+std::int64_t now_us_of(Self* self) {
+  const auto now = self->clock().now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
 }
 
 /// Settings of the actor system. An idle worker sleeps on a condition variable instead of polling:

@@ -35,12 +35,6 @@ verb_actor::behavior_type text_reader(verb_actor::pointer self,
   }};
 }
 
-std::int64_t now_us(pointer self) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-           self->clock().now().time_since_epoch())
-    .count();
-}
-
 void read_next(pointer self);
 
 void end_text(pointer self, std::uint64_t number) {
@@ -51,7 +45,7 @@ void end_text(pointer self, std::uint64_t number) {
 
 void read_next(pointer self) {
   auto& state = self->state;
-  const auto turn = state.lanes.next(now_us(self));
+  const auto turn = state.lanes.next(now_us_of(self));
   for (const auto number : turn.late) {
     auto node = state.texts.extract(number);
     node.mapped().promise.deliver(
@@ -78,7 +72,7 @@ caf::result<std::string> read_long(pointer self, const std::string& verb,
                                    const std::string& bytes) {
   auto& state = self->state;
   const auto number = ++state.texts_seen;
-  if (!state.lanes.submit(number, bytes.size(), now_us(self)))
+  if (!state.lanes.submit(number, bytes.size(), now_us_of(self)))
     return to_caf({errc::overloaded, "too many long texts wait to be read", {}});
   auto promise = self->make_response_promise<std::string>();
   state.texts.emplace(number, node_control_state::long_text{verb, bytes, promise});

@@ -134,12 +134,6 @@ caf::result<std::string> as_bytes(router_pointer self, Ask&& asked) {
 
 }  // namespace
 
-std::int64_t now_us_of(router_pointer self) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-           self->clock().now().time_since_epoch())
-    .count();
-}
-
 caf::typed_response_promise<node_stats> stats_of(router_pointer self) {
   const auto& replicas = self->state.replicas;
   auto promise = self->make_response_promise<node_stats>();

@@ -8,7 +8,6 @@ namespace deepinfer {
 using router_pointer = router_actor::stateful_pointer<router_state>;
 
 /// Microseconds on the clock of the router's actor system.
-std::int64_t now_us_of(router_pointer self);
 
 /// Sums over the replicas of this node; over those elsewhere where it has none of its own.
 caf::typed_response_promise<node_stats> stats_of(router_pointer self);
