@@ -86,13 +86,7 @@ result<std::string> node_desk::tokenize(std::string_view bytes) const {
 
 result<std::string> node_desk::detokenize(std::string_view bytes) const {
   DI_TRY(const auto asked, from_wire<token_list>(bytes));
-  const auto vocab = intake_->facts().vocab_size;
-  for (std::size_t i = 0; i < asked.ids.size(); ++i)
-    if (asked.ids[i] < 0 || asked.ids[i] >= vocab)
-      return fail(
-        errc::invalid_argument,
-        fmt::format("tokens: entry {} is {}, expected 0 to {}", i, asked.ids[i], vocab - 1),
-        "tokens");
+  DI_TRY_VOID(check_known_ids(asked.ids, intake_->facts().vocab_size, "tokens"));
   text_reply out;
   out.text = deepinfer::detokenize(intake_->words(), asked.ids, {.skip_special = false});
   return to_wire(out);

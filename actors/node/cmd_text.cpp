@@ -110,15 +110,9 @@ result<int> run_tokenize(const cli_context& context, const parsed_flags& flags) 
   return 0;
 }
 
-/// An id that no token has would vanish from the text.
 result<json::object> detokenize_ids(const tokenizer& words, const std::vector<token_id>& ids,
                                     bool skip_special) {
-  for (std::size_t i = 0; i < ids.size(); ++i)
-    if (ids[i] >= words.vocab_size())
-      return fail(
-        errc::invalid_argument,
-        fmt::format("ids: entry {} is {}, expected 0 to {}", i, ids[i], words.vocab_size() - 1),
-        "ids");
+  DI_TRY_VOID(check_known_ids(ids, words.vocab_size(), "ids"));
   detokenizer stream(words, {.skip_special = skip_special});
   std::string text;
   json::array pieces;

@@ -1,5 +1,7 @@
 #include "runtime/text/detokenizer.hpp"
 
+#include <fmt/format.h>
+
 namespace deepinfer {
 
 std::string_view detokenizer::bytes_of(token_id id) const {
@@ -26,6 +28,17 @@ std::string detokenize(const tokenizer& words, std::span<const token_id> ids,
   std::string text;
   for (const auto id : ids) stream.push_into(text, id);
   return text + stream.finish();
+}
+
+result<void> check_known_ids(std::span<const token_id> ids, std::int32_t vocab_size,
+                             const std::string& place) {
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] < 0 || ids[i] >= vocab_size)
+      return fail(
+        errc::invalid_argument,
+        fmt::format("{}: entry {} is {}, expected 0 to {}", place, i, ids[i], vocab_size - 1),
+        place);
+  return {};
 }
 
 }  // namespace deepinfer

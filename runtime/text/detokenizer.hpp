@@ -10,10 +10,12 @@
 /// Not thread-safe: one per sequence. Keeps a (cheap) copy of the tokenizer.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "runtime/base/error.hpp"
 #include "runtime/base/ids.hpp"
 #include "runtime/base/utf8.hpp"
 #include "runtime/text/tokenizer.hpp"
@@ -51,5 +53,10 @@ private:
 /// Text of a whole list of ids.
 std::string detokenize(const tokenizer& words, std::span<const token_id> ids,
                        detokenizer_options options = {});
+
+/// An id that no token has would vanish from the text. Error: invalid_argument of the field
+/// `place`.
+result<void> check_known_ids(std::span<const token_id> ids, std::int32_t vocab_size,
+                             const std::string& place);
 
 }  // namespace deepinfer
