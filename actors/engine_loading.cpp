@@ -64,15 +64,14 @@ result<std::unique_ptr<node>> load_engine(std::shared_ptr<live_config> config,
   note_choices(*config, engine->facts());
   auto& inside = engine->inside();
   control_links links;
-  auto model = model_info_of(engine->facts(), settings,
-                             inside.replicas.front()->machines.intake->facts().vocab_size,
-                             seconds_since_1970());
+  const auto intake = inside.replicas.front()->machines.intake;
+  auto model =
+    model_info_of(engine->facts(), settings, intake->facts().vocab_size, seconds_since_1970());
   if (auto* counts = inside.parts.counts.get()) {
     counts->name_model(model.names.front());
     tell_cache(*counts, engine->facts(), settings);
   }
   for (const auto& it : inside.replicas) links.ranks.push_back(it->supervisor);
-  const auto intake = inside.replicas.front()->machines.intake;
   links.config = std::move(config);
   links.desk = std::make_shared<node_desk>(std::move(model), intake, links.config);
   links.counts = inside.parts.counts;

@@ -430,7 +430,7 @@ result<void> check_files(const effective_config& config) {
     {"model.script", &settings.model.script}};
   for (const auto& [key, path] : files) {
     if (path->empty()) continue;
-    // A key may come through a pipe; files of TLS are read without waiting for anybody.
+    // Files of TLS must be regular: to open a pipe that nobody writes would wait for ever.
     const auto text =
       key.starts_with("actor.tls") ? read_small_file(*path, longest_pem_bytes) : read_file(*path);
     if (!text) return fail(errc::bad_config, fmt::format("{}: {}", key, text.error().message));

@@ -20,12 +20,10 @@ constexpr std::int64_t most_logprobs = 20;
 constexpr std::ptrdiff_t longest_name = 512;  ///< in characters, as JSON Schema counts
 
 /// What the engine's own reader of chats knows, sampling included: so that the node's policy sees
-/// what the client has asked for.
-constexpr std::array<std::string_view, 24> chat_fields{"messages",
+/// what the client has asked for. Beside these: `chat_switches`.
+constexpr std::array<std::string_view, 22> chat_fields{"messages",
                                                        "tools",
                                                        "tool_choice",
-                                                       "thinking",
-                                                       "reasoning_effort",
                                                        "response_format",
                                                        "temperature",
                                                        "top_p",
