@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -33,10 +34,18 @@ public:
   stranger& operator=(const stranger&) = delete;
   ~stranger() { close(fd_); }
 
+  /// Says it and nothing more, until the node has hung up.
   void say(const std::string& bytes) const {
     REQUIRE(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
             static_cast<ssize_t>(bytes.size()));
-    std::this_thread::sleep_for(20ms);
+    REQUIRE(shutdown(fd_, SHUT_WR) == 0);
+    const timeval limit{60, 0};
+    REQUIRE(setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
+    char heard[256];
+    ssize_t got = 0;
+    do got = recv(fd_, heard, sizeof heard, 0);
+    while (got > 0);
+    REQUIRE((got == 0 || errno == ECONNRESET));
   }
 
 private:
