@@ -1,4 +1,4 @@
-# Build speed: ccache and mold are used when they are there.
+# Build speed: ccache is used when it is there.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   # Paths relative to the source tree, so that several build folders share one cache.
@@ -6,8 +6,4 @@ if(CCACHE_PROGRAM)
                 CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
   set(CMAKE_C_COMPILER_LAUNCHER ${DI_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${DI_CCACHE})
-endif()
-find_program(MOLD_PROGRAM mold)
-if(MOLD_PROGRAM)
-  add_link_options(-fuse-ld=mold)
 endif()
